@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * sroce: what the kernel module and the user space provider share.
+ *
+ * A queue is a ring of kernel memory that is mapped into the process: a
+ * header of struct sroce_ring, then the entries. Indices run freely over 32
+ * bits; an entry's place is its index modulo the number of entries, a power
+ * of two. The producer stores its entries, then releases its index; the
+ * consumer acquires the index before it reads them.
+ *
+ *	ring			producer	consumer	entry
+ *	send queue		program		kernel		64-byte block
+ *	receive queue		program		kernel		struct sroce_recv_wqe
+ *	completion queue	kernel		program		struct sroce_cqe
+ *
+ * The kernel believes nothing that it finds in a ring: it copies an entry
+ * once, checks the copy, and uses the copy.
+ */
+#ifndef SROCE_ABI_USER_H
+#define SROCE_ABI_USER_H
+
+#include <linux/types.h>
+
+/* "sroc": compared for equality only, by the kernel's and rdma-core's core */
+#define SROCE_DRIVER_ID		0x73726f63
+
+/* raised when a change would break a provider that was built before it */
+#define SROCE_ABI_VERSION	1
+
+/**
+ * struct sroce_ring - the header of every ring
+ * @prod: index of the next entry to be produced
+ * @cons: index of the next entry to be consumed; in a send queue, of the
+ *	oldest request that has not completed
+ * @flags: SROCE_RING_*, written by the kernel
+ * @arm: completion queues: SROCE_CQ_ARM_*, or-ed in by the program and cleared
+ *	by the kernel when it raises the event that was asked for
+ *
+ * Each on a cache line of its own, so that the two sides do not fight.
+ */
+struct sroce_ring {
+	__u32 prod;
+	__u32 reserved0[15];
+	__u32 cons;
+	__u32 reserved1[15];
+	__u32 flags;
+	__u32 reserved2[15];
+	__u32 arm;
+	__u32 reserved3[15];
+};
+
+/*
+ * The kernel does not look at this ring by itself: after a full barrier, a
+ * program that has moved @prod and finds this set has to ring the doorbell.
+ */
+#define SROCE_RING_NEED_WAKEUP	(1U << 0)
+
+#define SROCE_CQ_ARM_NEXT	(1U << 0)
+#define SROCE_CQ_ARM_SOLICITED	(1U << 1)
+
+struct sroce_sge {
+	__aligned_u64 addr;
+	__u32 length;
+	__u32 lkey;
+};
+
+/* What a send queue is counted in. */
+#define SROCE_SQ_BLOCK		64
+
+#define SROCE_MAX_SGE		32
+#define SROCE_MAX_INLINE	528
+
+/**
+ * struct sroce_send_wqe - a send request: this header, then its data
+ * @wr_id: given back in the completion
+ * @opcode: enum ib_uverbs_wr_opcode
+ * @num_blocks: blocks that this request occupies, this one included
+ * @flags: SROCE_WQE_*
+ * @num_sge: entries of the scatter/gather list; 0 with SROCE_WQE_INLINE
+ * @reserved: zero
+ * @inline_len: bytes of data that follow; 0 without SROCE_WQE_INLINE
+ * @imm_data: immediate data in network order, or the rkey to invalidate
+ * @rkey: of the remote memory
+ * @remote_addr: of the remote memory
+ * @compare_add: ATOMIC: compare (CMP_SWP) or addend (FETCH_ADD)
+ * @swap: ATOMIC CMP_SWP: the value to store
+ * @ah: UD: number of the address handle
+ * @remote_qpn: UD: destination queue pair
+ * @remote_qkey: UD: its Q_Key
+ * @reserved_ud: UD: zero
+ *
+ * The data, inline or struct sroce_sge, starts at byte 48: one entry or 16
+ * bytes share the first block. The blocks of a request follow each other in
+ * the ring and wrap around its end.
+ */
+struct sroce_send_wqe {
+	__aligned_u64 wr_id;
+	__u8 opcode;
+	__u8 num_blocks;
+	__u8 flags;
+	__u8 num_sge;
+	__u16 reserved;
+	__u16 inline_len;
+	__u32 imm_data;
+	__u32 rkey;
+	union {
+		struct {
+			__aligned_u64 remote_addr;
+			__aligned_u64 compare_add;
+			__aligned_u64 swap;
+		};
+		struct {
+			__u32 ah;
+			__u32 remote_qpn;
+			__u32 remote_qkey;
+			__u32 reserved_ud[3];
+		};
+	};
+};
+
+#define SROCE_WQE_FENCE		(1U << 0)
+#define SROCE_WQE_SIGNALED	(1U << 1)
+#define SROCE_WQE_SOLICITED	(1U << 2)
+#define SROCE_WQE_INLINE	(1U << 3)
+
+/* The longest request: header and 32 entries, or 528 bytes inline. */
+#define SROCE_SQ_MAX_BLOCKS	9
+
+/**
+ * struct sroce_recv_wqe - a receive request
+ * @wr_id: given back in the completion
+ * @num_sge: entries used of @sge
+ * @reserved: zero
+ * @sge: where the message goes; as many as fit the ring's entry_size
+ */
+struct sroce_recv_wqe {
+	__aligned_u64 wr_id;
+	__u32 num_sge;
+	__u32 reserved;
+	struct sroce_sge sge[];
+};
+
+/**
+ * struct sroce_cqe - a completion
+ * @wr_id: of the request
+ * @timestamp: when it completed, in nanoseconds; 0 where not asked for
+ * @byte_len: bytes received, read or swapped
+ * @imm_data: immediate data in network order, or the invalidated rkey
+ * @qp_num: local queue pair
+ * @src_qp: UD: the sender's queue pair
+ * @wqe_next: index that follows the request in its ring: with this completion
+ *	polled, all before it may be used again
+ * @vendor_err: errno or AETH syndrome behind a @status other than success
+ * @status: enum ib_wc_status, which is enum ibv_wc_status
+ * @opcode: enum ib_uverbs_wc_opcode, 128 and up for receives
+ * @wc_flags: SROCE_WC_*
+ * @pkey_index: UD, GSI
+ * @sl: UD
+ * @reserved: zero
+ */
+struct sroce_cqe {
+	__aligned_u64 wr_id;
+	__aligned_u64 timestamp;
+	__u32 byte_len;
+	__u32 imm_data;
+	__u32 qp_num;
+	__u32 src_qp;
+	__u32 wqe_next;
+	__u32 vendor_err;
+	__u8 status;
+	__u8 opcode;
+	__u16 wc_flags;
+	__u16 pkey_index;
+	__u8 sl;
+	__u8 reserved[17];
+};
+
+#define SROCE_WC_RECV		0x80
+#define SROCE_WC_RECV_IMM	0x81
+
+#define SROCE_WC_GRH		(1U << 0)
+#define SROCE_WC_WITH_IMM	(1U << 1)
+#define SROCE_WC_WITH_INV	(1U << 3)
+
+/**
+ * struct sroce_ring_map - where to find a ring
+ * @offset: for mmap() on the command file descriptor
+ * @size: bytes to map
+ * @entries: of the ring, a power of two
+ * @entry_size: bytes
+ * @reserved: zero
+ */
+struct sroce_ring_map {
+	__aligned_u64 offset;
+	__u32 size;
+	__u32 entries;
+	__u32 entry_size;
+	__u32 reserved;
+};
+
+struct sroce_alloc_ucontext_resp {
+	__u32 max_inline;
+	__u32 max_sge;
+	__aligned_u64 reserved;
+};
+
+struct sroce_create_cq_resp {
+	struct sroce_ring_map cq;
+};
+
+struct sroce_create_qp_resp {
+	struct sroce_ring_map sq;
+	struct sroce_ring_map rq;
+};
+
+/*
+ * The doorbell: a uverbs write command of this driver's own on the command
+ * file descriptor, { struct ib_uverbs_cmd_hdr, struct sroce_doorbell }. Rung
+ * for a send queue that needs a wake-up, the requester runs in the caller; for
+ * a queue pair in the error state, both queues are flushed.
+ */
+#define SROCE_CMD_DOORBELL	63
+
+struct sroce_doorbell {
+	__u32 qp_num;
+	__u32 reserved;
+};
+
+#endif /* SROCE_ABI_USER_H */
