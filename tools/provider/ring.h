@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The rings of sroce-abi.h, seen from the program's side: all that is shared
+ * with the kernel is touched here, so that the order of these accesses can be
+ * checked in one place.
+ */
+#ifndef SROCE_RING_H
+#define SROCE_RING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stddef.h>
+
+#include <rdma/sroce-abi.h>
+
+/**
+ * struct sroce_ring_view - a mapped ring and this side's copy of its indices
+ * @ring: the header, shared with the kernel
+ * @entries: the entries behind it
+ * @num: how many, a power of two; 0 if there is no ring
+ * @entry_size: bytes
+ * @prod: where the ring is a work queue: index of the next entry to fill,
+ *	changed under the queue's lock
+ * @cons: of a work queue: oldest index that is still in use, changed under the
+ *	lock of the completion queue; of a completion queue: next to be polled
+ * @map_size: bytes to unmap
+ *
+ * The copies are what the provider goes by. Its own index is never read back
+ * from the ring, except by sroce_ring_lost().
+ */
+struct sroce_ring_view {
+	struct sroce_ring *ring;
+	uint8_t *entries;
+	uint32_t num;
+	uint32_t entry_size;
+	uint32_t prod;
+	uint32_t cons;
+	uint32_t map_size;
+};
+
+static inline void *sroce_ring_entry(const struct sroce_ring_view *v,
+				     uint32_t index)
+{
+	return v->entries + (size_t)(index & (v->num - 1)) * v->entry_size;
+}
+
+/*
+ * Entries that may be filled from @prod on. The acquire pairs with the release
+ * in sroce_ring_retire(): the entries have been read by whoever freed them.
+ */
+static inline uint32_t sroce_ring_space(const struct sroce_ring_view *v,
+					uint32_t prod)
+{
+	return v->num - (prod - __atomic_load_n(&v->cons, __ATOMIC_ACQUIRE));
+}
+
+/**
+ * sroce_ring_retire - a completion gave back the entries before @next
+ *
+ * @next comes out of shared memory. When the device is gone, that memory is
+ * a page that all the rings share; an index that is not between ours must not
+ * make the ring look emptier than it is. prod was stored before the kernel
+ * could complete anything behind it, so a relaxed load is recent enough.
+ */
+static inline void sroce_ring_retire(struct sroce_ring_view *v, uint32_t next)
+{
+	uint32_t used = __atomic_load_n(&v->prod, __ATOMIC_RELAXED) - v->cons;
+
+	if (next - v->cons <= used)
+		__atomic_store_n(&v->cons, next, __ATOMIC_RELEASE);
+}
+
+/* Hand the entries before @prod to the kernel. */
+static inline void sroce_ring_publish(struct sroce_ring_view *v, uint32_t prod)
+{
+	__atomic_store_n(&v->prod, prod, __ATOMIC_RELAXED);
+	__atomic_store_n(&v->ring->prod, prod, __ATOMIC_RELEASE);
+}
+
+/**
+ * sroce_ring_asleep - does the kernel have to be told of what was published?
+ *
+ * The barrier pairs with the kernel's, which sets the flag and then looks at
+ * prod once more: either it sees the new index, or we see the flag.
+ */
+static inline bool sroce_ring_asleep(const struct sroce_ring_view *v)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return __atomic_load_n(&v->ring->flags, __ATOMIC_RELAXED) &
+	       SROCE_RING_NEED_WAKEUP;
+}
+
+/* Index behind the last entry that the kernel has filled. */
+static inline uint32_t sroce_ring_filled(const struct sroce_ring_view *v)
+{
+	return __atomic_load_n(&v->ring->prod, __ATOMIC_ACQUIRE);
+}
+
+/* Give the entries before @cons back to the kernel. */
+static inline void sroce_ring_consume(struct sroce_ring_view *v, uint32_t cons)
+{
+	v->cons = cons;
+	__atomic_store_n(&v->ring->cons, cons, __ATOMIC_RELEASE);
+}
+
+/**
+ * sroce_ring_lost - is this still the completion queue that was mapped?
+ *
+ * When a device is removed under a running program, the pages of all its
+ * rings are replaced by one page of zeroes. Nobody but us stores cons: if it
+ * is not what we left there, the rest of the ring means nothing either.
+ */
+static inline bool sroce_ring_lost(const struct sroce_ring_view *v,
+				   uint32_t filled)
+{
+	return filled - v->cons > v->num ||
+	       __atomic_load_n(&v->ring->cons, __ATOMIC_RELAXED) != v->cons;
+}
+
+/*
+ * Ask for an event. The barrier is for the poll that has to follow: the kernel
+ * adds a completion and then looks at arm, we set arm and then look for a
+ * completion, and one of the two sees the other.
+ */
+static inline void sroce_ring_arm(struct sroce_ring_view *v, uint32_t how)
+{
+	__atomic_fetch_or(&v->ring->arm, how, __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+#endif /* SROCE_RING_H */
