@@ -1,0 +1,1146 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * libsroce against a kernel that is part of the test: the rings are in a
+ * memfd, the ibv_cmd_* functions answer as the kernel would, and write() and
+ * execute_ioctl() are looked at instead of being carried out.
+ *
+ * Everything that is expected of a ring is computed here a second time, byte
+ * by byte, from the text of sroce-abi.h.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
+
+#include "sroce.h"
+
+static int tests, failures, broken;
+
+#define CHECK(cond)							\
+	do {								\
+		if (!(cond)) {						\
+			printf("# %s:%d: %s\n", __FILE__, __LINE__, #cond); \
+			broken = 1;					\
+		}							\
+	} while (0)
+
+static void done(const char *what)
+{
+	printf("%sok %d - %s\n", broken ? "not " : "", ++tests, what);
+	failures += broken;
+	broken = 0;
+	fflush(stdout);
+}
+
+/* The kernel's side. */
+
+#define SHM_SIZE	(64 << 20)
+
+static uint8_t *shm;
+static size_t shm_used;
+static struct verbs_device fake_dev;
+static struct sroce_context ctx;
+
+static uint32_t next_qpn = 17;
+static uint32_t sq_blocks = 16, rq_entries = 8, cq_entries = 16;
+static struct sroce_ring_map bend;	/* or-ed into the kernel's answers */
+static int leak;	/* QPs and CQs that exist in the kernel */
+
+static void make_ring(struct sroce_ring_map *map, uint32_t entries,
+		      uint32_t entry_size)
+{
+	size_t size = sizeof(struct sroce_ring) + (size_t)entries * entry_size;
+
+	map->offset = shm_used;
+	map->size = (size + 4095) & ~4095UL;
+	map->entries = entries | bend.entries;
+	map->entry_size = entry_size | bend.entry_size;
+	memset(shm + shm_used, 0, map->size);
+	shm_used += map->size;
+	if (shm_used > SHM_SIZE)
+		abort();
+}
+
+int ibv_cmd_create_cq(struct ibv_context *context, int cqe,
+		      struct ibv_comp_channel *channel, int comp_vector,
+		      struct ibv_cq *cq, struct ibv_create_cq *cmd,
+		      size_t cmd_size, struct ib_uverbs_create_cq_resp *resp,
+		      size_t resp_size)
+{
+	struct sroce_create_cq_resp *drv = (void *)(resp + 1);
+
+	if (resp_size != sizeof(*resp) + sizeof(*drv))
+		abort();
+	cq->context = context;
+	make_ring(&drv->cq, cq_entries, sizeof(struct sroce_cqe));
+	leak++;
+	return 0;
+}
+
+int ibv_cmd_destroy_cq(struct ibv_cq *cq)
+{
+	leak--;
+	return 0;
+}
+
+int ibv_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp,
+		      struct ibv_qp_init_attr *attr, struct ibv_create_qp *cmd,
+		      size_t cmd_size, struct ib_uverbs_create_qp_resp *resp,
+		      size_t resp_size)
+{
+	struct sroce_create_qp_resp *drv = (void *)(resp + 1);
+
+	if (resp_size != sizeof(*resp) + sizeof(*drv))
+		abort();
+	qp->context = pd->context;
+	qp->send_cq = attr->send_cq;
+	qp->recv_cq = attr->recv_cq;
+	qp->srq = attr->srq;
+	qp->qp_type = attr->qp_type;
+	qp->qp_num = next_qpn++ & 0xffffff;
+	make_ring(&drv->sq, sq_blocks, SROCE_SQ_BLOCK);
+	if (!attr->srq)
+		make_ring(&drv->rq, rq_entries,
+			  16 + 16 * attr->cap.max_recv_sge);
+	leak++;
+	return 0;
+}
+
+static int destroy_errno;
+
+int ibv_cmd_destroy_qp(struct ibv_qp *qp)
+{
+	if (destroy_errno)
+		return destroy_errno;
+	leak--;
+	return 0;
+}
+
+int ibv_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
+		      int attr_mask, struct ibv_modify_qp *cmd, size_t cmd_size)
+{
+	struct sroce_qp *sqp = to_sqp(qp);
+
+	if (attr->qp_state == IBV_QPS_RESET) {
+		memset(sqp->sq.ring.ring, 0, sizeof(struct sroce_ring));
+		memset(sqp->rq.ring.ring, 0, sizeof(struct sroce_ring));
+	}
+	qp->state = attr->qp_state;
+	return 0;
+}
+
+int ibv_dontfork_range(void *base, size_t size)
+{
+	return 0;
+}
+
+int ibv_dofork_range(void *base, size_t size)
+{
+	return 0;
+}
+
+static int logged;
+
+void __verbs_log(struct verbs_context *vctx, uint32_t level, const char *fmt,
+		 ...)
+{
+	logged++;
+}
+
+/* verbs.c refers to them; nothing here calls them. */
+#define UNUSED(decl) decl { abort(); }
+UNUSED(int ibv_cmd_query_device_any(struct ibv_context *c,
+	const struct ibv_query_device_ex_input *i,
+	struct ibv_device_attr_ex *a, size_t s,
+	struct ib_uverbs_ex_query_device_resp *r, size_t *rs))
+UNUSED(int ibv_cmd_query_port(struct ibv_context *c, uint8_t p,
+	struct ibv_port_attr *a, struct ibv_query_port *cmd, size_t s))
+UNUSED(int ibv_cmd_alloc_pd(struct ibv_context *c, struct ibv_pd *p,
+	struct ibv_alloc_pd *cmd, size_t s,
+	struct ib_uverbs_alloc_pd_resp *r, size_t rs))
+UNUSED(int ibv_cmd_dealloc_pd(struct ibv_pd *p))
+UNUSED(int ibv_cmd_reg_mr(struct ibv_pd *p, void *a, size_t l, uint64_t v,
+	int access, struct verbs_mr *m, struct ibv_reg_mr *cmd, size_t s,
+	struct ib_uverbs_reg_mr_resp *r, size_t rs))
+UNUSED(int ibv_cmd_dereg_mr(struct verbs_mr *m))
+UNUSED(int ibv_cmd_query_qp(struct ibv_qp *q, struct ibv_qp_attr *a, int m,
+	struct ibv_qp_init_attr *i, struct ibv_query_qp *cmd, size_t s))
+UNUSED(int ibv_cmd_create_ah(struct ibv_pd *p, struct ibv_ah *a,
+	struct ibv_ah_attr *at, struct ib_uverbs_create_ah_resp *r, size_t rs))
+UNUSED(int ibv_cmd_destroy_ah(struct ibv_ah *a))
+
+/* What the doorbell gives the kernel, and what it gets for it. */
+static struct {
+	int writes, ioctls;
+	int eintr;		/* so many times first */
+	int write_errno, ioctl_errno;
+	ssize_t short_write;
+	uint32_t qp_num;
+} db;
+
+ssize_t __wrap_write(int fd, const void *buf, size_t len);
+ssize_t __real_write(int fd, const void *buf, size_t len);
+
+ssize_t __wrap_write(int fd, const void *buf, size_t len)
+{
+	const uint16_t *half = buf;
+	const uint32_t *word = buf;
+
+	if (fd != ctx.vctx.context.cmd_fd)
+		return __real_write(fd, buf, len);
+
+	if (db.eintr) {
+		db.eintr--;
+		errno = EINTR;
+		return -1;
+	}
+	db.writes++;
+	CHECK(len == 16);
+	CHECK(word[0] == SROCE_CMD_DOORBELL && half[2] == 4 && half[3] == 0);
+	CHECK(word[3] == 0);
+	db.qp_num = word[2];
+	if (db.write_errno) {
+		errno = db.write_errno;
+		return -1;
+	}
+	return db.short_write ? db.short_write : 16;
+}
+
+int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
+{
+	struct ib_uverbs_attr *attr = cmd->hdr.attrs;
+	struct sroce_doorbell body;
+
+	if (db.eintr) {
+		db.eintr--;
+		return EINTR;
+	}
+	db.ioctls++;
+	CHECK(context == &ctx.vctx.context);
+	CHECK(cmd->hdr.object_id == UVERBS_OBJECT_DEVICE);
+	CHECK(cmd->hdr.method_id == UVERBS_METHOD_INVOKE_WRITE);
+	CHECK(cmd->next_attr - attr == 2);
+	CHECK(attr[0].attr_id == UVERBS_ATTR_WRITE_CMD);
+	CHECK(attr[0].data == SROCE_CMD_DOORBELL && attr[0].len == 8);
+	CHECK(attr[1].attr_id == UVERBS_ATTR_CORE_IN && attr[1].len == 8);
+	memcpy(&body, &attr[1].data, sizeof(body));
+	CHECK(!body.reserved);
+	db.qp_num = body.qp_num;
+	return db.ioctl_errno;
+}
+
+/* Objects to test with. */
+
+static struct ibv_pd pd = { .context = &ctx.vctx.context };
+
+static struct sroce_cq *new_cq(void)
+{
+	struct ibv_cq *cq = sroce_create_cq(pd.context, 1, NULL, 0);
+
+	return cq ? to_scq(cq) : NULL;
+}
+
+static struct sroce_qp *new_qp_type(struct sroce_cq *scq, struct sroce_cq *rcq,
+				    enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = &scq->vcq.cq, .recv_cq = &rcq->vcq.cq,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 32,
+			 .max_recv_sge = 3, .max_inline_data = 528 },
+		.qp_type = type,
+	};
+	struct ibv_qp *qp = sroce_create_qp(&pd, &attr);
+
+	if (!qp)
+		return NULL;
+	qp->state = IBV_QPS_RTS;
+	return to_sqp(qp);
+}
+
+static struct sroce_qp *new_qp(struct sroce_cq *scq, struct sroce_cq *rcq)
+{
+	return new_qp_type(scq, rcq, IBV_QPT_RC);
+}
+
+static void drop_qp(struct sroce_qp *qp)
+{
+	CHECK(!sroce_destroy_qp(&qp->vqp.qp));
+}
+
+static void drop_cq(struct sroce_cq *cq)
+{
+	CHECK(!sroce_destroy_cq(&cq->vcq.cq));
+}
+
+/* Let all the indices of a work queue begin at @index. */
+static void start_wq(struct sroce_wq *wq, uint32_t index)
+{
+	wq->ring.prod = wq->ring.cons = index;
+	wq->ring.ring->prod = wq->ring.ring->cons = index;
+}
+
+static void start_cq(struct sroce_cq *cq, uint32_t index)
+{
+	cq->ring.cons = index;
+	cq->ring.ring->prod = cq->ring.ring->cons = index;
+}
+
+/* The kernel completes. */
+static void complete(struct sroce_cq *cq, uint32_t qpn, uint8_t opcode,
+		     uint64_t wr_id, uint32_t wqe_next)
+{
+	struct sroce_ring *ring = cq->ring.ring;
+	uint32_t prod = ring->prod;
+	struct sroce_cqe *cqe;
+
+	if (prod - __atomic_load_n(&ring->cons, __ATOMIC_ACQUIRE) >=
+	    cq->ring.num)
+		abort();
+	cqe = (struct sroce_cqe *)(ring + 1) + prod % cq->ring.num;
+	memset(cqe, 0, sizeof(*cqe));
+	cqe->wr_id = wr_id;
+	cqe->qp_num = qpn;
+	cqe->opcode = opcode;
+	cqe->wqe_next = wqe_next;
+	__atomic_store_n(&ring->prod, prod + 1, __ATOMIC_RELEASE);
+}
+
+static int poll1(struct sroce_cq *cq, struct ibv_wc *wc)
+{
+	return sroce_poll_cq(&cq->vcq.cq, 1, wc);
+}
+
+static int post1(struct sroce_qp *qp, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad = NULL;
+	int ret = sroce_post_send(&qp->vqp.qp, wr, &bad);
+
+	CHECK(!ret == !bad);
+	return ret;
+}
+
+static uint32_t rnd(void)
+{
+	static uint32_t x = 1;
+
+	return x = x * 1664525 + 1013904223;
+}
+
+static uint32_t pick(uint32_t n)
+{
+	return (uint64_t)rnd() * n >> 32;
+}
+
+/*
+ * Run one post at @index of a ring full of a pattern, and take apart what it
+ * left there. Nothing outside the request's blocks may have changed.
+ */
+static struct sroce_send_wqe head;
+static uint8_t data[SROCE_SQ_MAX_BLOCKS * SROCE_SQ_BLOCK];
+
+static int post_at(struct sroce_qp *qp, uint32_t index, struct ibv_send_wr *wr)
+{
+	struct sroce_ring *ring = qp->sq.ring.ring;
+	size_t size = (size_t)sq_blocks * SROCE_SQ_BLOCK;
+	uint8_t *mem = (uint8_t *)(ring + 1);
+	size_t tail = qp->sq.ring.map_size - sizeof(*ring) - size;
+	size_t at = (size_t)(index % sq_blocks) * SROCE_SQ_BLOCK;
+	size_t i, len;
+	int ret;
+
+	start_wq(&qp->sq, index);
+	memset(mem, 0xa5, size + tail);
+	ret = post1(qp, wr);
+	len = (size_t)(ring->prod - index) * SROCE_SQ_BLOCK;
+	CHECK(!ret == !!len);
+	CHECK(len <= sizeof(data));
+
+	for (i = 0; i < sizeof(head); i++)
+		((uint8_t *)&head)[i] = mem[(at + i) % size];
+	for (i = 48; i < len; i++)
+		data[i - 48] = mem[(at + i) % size];
+	for (i = len; i < size; i++)
+		if (mem[(at + i) % size] != 0xa5)
+			break;
+	CHECK(i == size);
+	for (i = 0; i < tail; i++)
+		if (mem[size + i] != 0xa5)
+			break;
+	CHECK(i == tail);
+	if (!ret)
+		CHECK(head.num_blocks * 64u == len);
+	return ret;
+}
+
+static void test_opcodes(struct sroce_qp *qp, struct sroce_qp *uc,
+			 struct sroce_qp *ud)
+{
+	struct ibv_sge sge = { .addr = 0x1122334455667788, .length = 7,
+			       .lkey = 0x99aabbcc };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1,
+				  .wr_id = 0xdeadbeefcafe0001 };
+	int op;
+
+	for (op = 0; op < 40; op++) {
+		int imm = op == 1 || op == 3, inv = op == 9;
+		int rdma = op == 0 || op == 1 || op == 4;
+		int atomic = op == 5 || op == 6;
+		int known = op <= 6 || op == 9;
+
+		wr.opcode = op;
+		wr.imm_data = 0x01020304;
+		memset(&wr.wr, 0x77, sizeof(wr.wr));
+		if (rdma) {
+			wr.wr.rdma.remote_addr = 0x1000000000000001;
+			wr.wr.rdma.rkey = 0x1001;
+		} else if (atomic) {
+			wr.wr.atomic.remote_addr = 0x1000000000000001;
+			wr.wr.atomic.rkey = 0x1001;
+			wr.wr.atomic.compare_add = 0x2000000000000002;
+			wr.wr.atomic.swap = 0x3000000000000003;
+		}
+		wr.send_flags = op % 8;
+
+		CHECK(post_at(qp, op, &wr) == (known ? 0 : EINVAL));
+		CHECK(post_at(uc, op, &wr) == (op <= 3 ? 0 : EINVAL));
+		CHECK(post_at(ud, op, &wr) == EINVAL);
+		if (!known)
+			continue;
+		post_at(qp, op, &wr);
+		CHECK(head.wr_id == wr.wr_id && head.opcode == op);
+		CHECK(head.flags == op % 8 && head.num_sge == 1);
+		CHECK(head.num_blocks == 1);
+		CHECK(!head.reserved && !head.inline_len);
+		CHECK(head.imm_data == (imm || inv ? 0x01020304 : 0));
+		CHECK(head.rkey == (rdma || atomic ? 0x1001 : 0));
+		CHECK(head.remote_addr ==
+		      (rdma || atomic ? 0x1000000000000001 : 0));
+		CHECK(head.compare_add == (atomic ? 0x2000000000000002 : 0));
+		CHECK(head.swap == (op == 5 ? 0x3000000000000003 : 0));
+		CHECK(!memcmp(data, &sge.addr, 8));
+		CHECK(!memcmp(data + 8, &sge.length, 4));
+		CHECK(!memcmp(data + 12, &sge.lkey, 4));
+	}
+	done("the header of every opcode; foreign ones are refused");
+}
+
+static void test_refusals(struct sroce_qp *qp)
+{
+	static uint8_t buf[600];
+	struct ibv_sge sge[33] = {};
+	struct ibv_send_wr wr = { .sg_list = sge, .num_sge = 1,
+				  .opcode = IBV_WR_SEND };
+	enum ibv_qp_state s;
+
+	wr.num_sge = -1;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+	wr.num_sge = 33;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+	qp->sq.max_sge = 4;
+	wr.num_sge = 5;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+	wr.num_sge = 4;
+	CHECK(post_at(qp, 0, &wr) == 0);
+	qp->sq.max_sge = 32;
+
+	sge[0].addr = (uintptr_t)buf;
+	wr.num_sge = 1;
+	wr.send_flags = IBV_SEND_INLINE;
+	sge[0].length = 529;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+	sge[0].length = 528;
+	CHECK(post_at(qp, 0, &wr) == 0);
+	qp->max_inline = 100;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+	qp->max_inline = 528;
+	wr.num_sge = 2;
+	sge[0].length = sge[1].length = 0x80000008;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+	wr.num_sge = 1;
+	sge[0].length = 8;
+	wr.opcode = IBV_WR_RDMA_READ;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+	wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+	wr.opcode = IBV_WR_SEND;
+	wr.send_flags = IBV_SEND_IP_CSUM;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+	wr.send_flags = 0x100 | IBV_SEND_SIGNALED;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+
+	wr.send_flags = 0;
+	for (s = IBV_QPS_RESET; s <= IBV_QPS_ERR; s++) {
+		qp->vqp.qp.state = s;
+		CHECK(post_at(qp, 0, &wr) == (s < IBV_QPS_RTS ? EINVAL : 0));
+	}
+	qp->vqp.qp.state = IBV_QPS_RTS;
+	wr.wr_id = 0xffffffffffffffff;
+	qp->sq_sig_all = true;
+	CHECK(post_at(qp, 0, &wr) == 0 && head.flags == SROCE_WQE_SIGNALED);
+	qp->sq_sig_all = false;
+	done("states, list lengths, inline lengths and flags");
+}
+
+static void test_data(struct sroce_qp *qp)
+{
+	static const uint32_t base[] = { 0, 0x7fffffe0, 0xffffffe0 };
+	uint8_t buf[600], want[600];
+	struct ibv_sge sge[32];
+	struct ibv_send_wr wr = { .sg_list = sge, .opcode = IBV_WR_SEND };
+	uint32_t b, i, k, n, off;
+
+	for (b = 0; b < 3; b++)
+		for (i = 0; i < 2 * sq_blocks; i++)
+			for (n = 0; n <= 32; n++) {
+				uint32_t at = base[b] + i;
+
+				wr.num_sge = n;
+				for (k = 0; k < n; k++)
+					sge[k] = (struct ibv_sge){
+						.addr = (uint64_t)rnd() << 32 | k,
+						.length = rnd(), .lkey = rnd() };
+				CHECK(post_at(qp, at, &wr) == 0);
+				CHECK(head.num_blocks ==
+				      (n <= 1 ? 1 : (n + 3 + 3) / 4));
+				CHECK(head.num_sge == n);
+				for (k = 0; k < n; k++) {
+					struct sroce_sge s;
+
+					memcpy(&s, data + 16 * k, 16);
+					CHECK(s.addr == sge[k].addr &&
+					      s.length == sge[k].length &&
+					      s.lkey == sge[k].lkey);
+				}
+			}
+	done("lists of 0 to 32 entries at every place of the ring");
+
+	wr.send_flags = IBV_SEND_INLINE;
+	for (b = 0; b < 3; b++)
+		for (n = 0; n <= 528; n++) {
+			uint32_t at = base[b] + pick(2 * sq_blocks);
+
+			for (k = 0; k < n; k++)
+				buf[k] = rnd() >> 24;
+			wr.num_sge = 1 + pick(32);
+			for (off = k = 0; k < (uint32_t)wr.num_sge; k++) {
+				uint32_t len = k + 1 == (uint32_t)wr.num_sge ?
+					       n - off : pick(n - off + 1) / 2;
+
+				sge[k].addr = len ? (uintptr_t)buf + off : 0;
+				sge[k].length = len;
+				memcpy(want + off, buf + off, len);
+				off += len;
+			}
+			CHECK(post_at(qp, at, &wr) == 0);
+			CHECK(head.inline_len == n && head.num_sge == 0);
+			CHECK(head.flags == SROCE_WQE_INLINE);
+			CHECK(head.num_blocks ==
+			      (n <= 16 ? 1 : 1 + (n - 16 + 63) / 64));
+			CHECK(!memcmp(data, want, n));
+		}
+	done("0 to 528 bytes inline, in pieces, across the end of the ring");
+}
+
+static void test_space(struct sroce_qp *qp, struct sroce_cq *cq)
+{
+	struct ibv_sge sge[32] = {};
+	struct ibv_send_wr wr = { .sg_list = sge, .opcode = IBV_WR_SEND };
+	struct { uint32_t next; uint64_t id; } fifo[64];
+	uint32_t head_ = 0, tail = 0, used = 0, oldest = 0xfffffff0;
+	uint64_t id = 0;
+	struct ibv_wc wc;
+	int i, ret, full = 0;
+
+	start_wq(&qp->sq, 0xfffffff0);
+	start_cq(cq, 0xfffffff8);
+	for (i = 0; i < 20000; i++) {
+		if (pick(100) < 60) {
+			uint32_t n = pick(33), blocks = n <= 1 ? 1 : (n + 6) / 4;
+
+			wr.num_sge = n;
+			wr.wr_id = id;
+			ret = post1(qp, &wr);
+			CHECK(ret == (used + blocks > sq_blocks ? ENOMEM : 0));
+			full += !!ret;
+			if (!ret) {
+				used += blocks;
+				fifo[tail % 64].next = qp->sq.ring.prod;
+				fifo[tail++ % 64].id = id++;
+			}
+			/* The kernel's cons is not what frees. */
+			qp->sq.ring.ring->cons = qp->sq.ring.prod;
+		} else if (head_ != tail) {
+			/* Unsignaled ones complete with a later one. */
+			head_ += pick(tail - head_);
+			complete(cq, qp->sq.key, IBV_WC_SEND,
+				 fifo[head_ % 64].id, fifo[head_ % 64].next);
+			CHECK(poll1(cq, &wc) == 1);
+			CHECK(wc.wr_id == fifo[head_ % 64].id);
+			used -= fifo[head_ % 64].next - oldest;
+			oldest = fifo[head_++ % 64].next;
+		}
+		CHECK(qp->sq.ring.prod - qp->sq.ring.cons == used);
+	}
+	CHECK(full > 100 && qp->sq.ring.prod < 0xfffffff0);
+	done("room is given back by polling, and never more than there is");
+
+	/* What a torn page would say must not free anything. */
+	start_wq(&qp->sq, 5);
+	wr.num_sge = 32;
+	CHECK(post1(qp, &wr) == 0);
+	complete(cq, qp->sq.key, IBV_WC_SEND, 1, 4);
+	complete(cq, qp->sq.key, IBV_WC_SEND, 1, 15);
+	complete(cq, qp->sq.key, IBV_WC_SEND, 1, 0x80000000);
+	for (i = 0; i < 3; i++)
+		CHECK(poll1(cq, &wc) == 1 && qp->sq.ring.cons == 5);
+	complete(cq, qp->sq.key, IBV_WC_SEND, 1, 14);
+	CHECK(poll1(cq, &wc) == 1 && qp->sq.ring.cons == 14);
+	done("an index that is not in the queue frees nothing");
+}
+
+static void test_list(struct sroce_qp *qp)
+{
+	struct ibv_sge sge = {};
+	struct ibv_send_wr wr[4], *bad;
+	struct sroce_ring *ring = qp->sq.ring.ring;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		wr[i] = (struct ibv_send_wr){ .sg_list = &sge, .num_sge = 1,
+			.opcode = IBV_WR_SEND, .next = i < 3 ? wr + i + 1 : NULL };
+
+	start_wq(&qp->sq, 0);
+	memset(&db, 0, sizeof(db));
+	ring->flags = 0;
+	bad = NULL;
+	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad) && !bad);
+	CHECK(ring->prod == 4 && !db.writes);
+
+	ring->flags = ~SROCE_RING_NEED_WAKEUP;
+	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad) && !db.writes);
+
+	ring->flags = SROCE_RING_NEED_WAKEUP;
+	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad) && !bad);
+	CHECK(ring->prod == 12 && db.writes == 1 && db.qp_num == qp->sq.key);
+
+	start_wq(&qp->sq, 0);
+	wr[2].opcode = 99;
+	CHECK(sroce_post_send(&qp->vqp.qp, wr, &bad) == EINVAL);
+	CHECK(bad == wr + 2 && ring->prod == 2 && db.writes == 2);
+	wr[0].opcode = 99;
+	CHECK(sroce_post_send(&qp->vqp.qp, wr, &bad) == EINVAL);
+	CHECK(bad == wr && ring->prod == 2 && db.writes == 2);
+	wr[0].opcode = wr[2].opcode = IBV_WR_SEND;
+
+	start_wq(&qp->sq, sq_blocks - 3);
+	qp->sq.ring.cons = 0;
+	CHECK(sroce_post_send(&qp->vqp.qp, wr, &bad) == ENOMEM);
+	CHECK(bad == wr + 3 && ring->prod == sq_blocks);
+	done("a list: one index, one doorbell, and those before a bad one");
+
+	/* The doorbell's ways to fail. */
+	start_wq(&qp->sq, 0);
+	memset(&db, 0, sizeof(db));
+	db.eintr = 3;
+	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad) && db.writes == 1);
+	db.write_errno = EIO;
+	bad = NULL;
+	CHECK(sroce_post_send(&qp->vqp.qp, wr, &bad) == EIO && bad == wr);
+	db.write_errno = 0;
+	db.short_write = 8;
+	CHECK(sroce_post_send(&qp->vqp.qp, wr, &bad) == EIO && bad == wr);
+	CHECK(!db.ioctls && !ctx.no_write);
+	done("doorbell: interrupted, cut short, device gone");
+
+	start_wq(&qp->sq, 0);
+	memset(&db, 0, sizeof(db));
+	db.write_errno = EACCES;
+	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad));
+	CHECK(db.writes == 1 && db.ioctls == 1 && db.qp_num == qp->sq.key);
+	db.qp_num = 0;
+	db.eintr = 2;
+	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad));
+	CHECK(db.writes == 1 && db.ioctls == 2 && db.qp_num == qp->sq.key);
+	db.ioctl_errno = EIO;
+	CHECK(sroce_post_send(&qp->vqp.qp, wr, &bad) == EIO && bad == wr);
+	ctx.no_write = false;
+	memset(&db, 0, sizeof(db));
+	ring->flags = 0;
+	done("doorbell: by ioctl once write() is refused");
+}
+
+static void test_recv(struct sroce_qp *qp, struct sroce_cq *cq)
+{
+	struct ibv_sge sge[4] = { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 } };
+	struct ibv_recv_wr wr[9], *bad = NULL;
+	struct sroce_ring *ring = qp->rq.ring.ring;
+	struct sroce_recv_wqe *wqe;
+	struct ibv_wc wc[16];
+	uint32_t i, k;
+
+	CHECK(qp->rq.ring.entry_size == 64 && qp->rq.ring.num == 8);
+	start_wq(&qp->rq, 0xfffffffc);
+	memset(ring + 1, 0xa5, 8 * 64);
+	for (i = 0; i < 9; i++)
+		wr[i] = (struct ibv_recv_wr){ .wr_id = i, .sg_list = sge,
+			.num_sge = i % 4, .next = i < 8 ? wr + i + 1 : NULL };
+	CHECK(sroce_post_recv(&qp->vqp.qp, wr, &bad) == ENOMEM);
+	CHECK(bad == wr + 8 && ring->prod == 4 && !db.writes);
+	for (i = 0; i < 8; i++) {
+		wqe = (void *)((uint8_t *)(ring + 1) + (i + 4) % 8 * 64);
+		CHECK(wqe->wr_id == i && wqe->num_sge == i % 4);
+		CHECK(!wqe->reserved);
+		for (k = 0; k < 3; k++)
+			CHECK(k < i % 4 ?
+			      wqe->sge[k].addr == sge[k].addr &&
+			      wqe->sge[k].length == sge[k].length &&
+			      wqe->sge[k].lkey == sge[k].lkey :
+			      wqe->sge[k].lkey == 0xa5a5a5a5);
+	}
+
+	complete(cq, qp->sq.key, IBV_WC_RECV, 0, 0xfffffffd);
+	complete(cq, qp->sq.key, IBV_WC_RECV_RDMA_WITH_IMM, 1, 0xfffffffe);
+	CHECK(sroce_poll_cq(&cq->vcq.cq, 16, wc) == 2);
+	CHECK(wc[1].opcode == IBV_WC_RECV_RDMA_WITH_IMM);
+	wr[1].next = NULL;
+	ring->flags = SROCE_RING_NEED_WAKEUP;
+	CHECK(!sroce_post_recv(&qp->vqp.qp, wr, &bad) && db.writes == 1);
+	CHECK(sroce_post_recv(&qp->vqp.qp, wr + 1, &bad) == ENOMEM);
+	wr[1].num_sge = 4;
+	CHECK(sroce_post_recv(&qp->vqp.qp, wr + 1, &bad) == EINVAL);
+	wr[1].num_sge = -1;
+	CHECK(sroce_post_recv(&qp->vqp.qp, wr + 1, &bad) == EINVAL);
+	wr[1].num_sge = 0;
+	start_wq(&qp->rq, 0);
+	qp->vqp.qp.state = IBV_QPS_RESET;
+	CHECK(sroce_post_recv(&qp->vqp.qp, wr + 1, &bad) == EINVAL);
+	qp->vqp.qp.state = IBV_QPS_INIT;
+	CHECK(sroce_post_recv(&qp->vqp.qp, wr + 1, &bad) == 0);
+	qp->vqp.qp.state = IBV_QPS_RTS;
+	done("receive requests: layout, stride, room, doorbell, states");
+}
+
+static void test_poll(struct sroce_qp *qp, struct sroce_cq *cq)
+{
+	struct sroce_ring *ring = cq->ring.ring;
+	struct sroce_cqe *cqe = (void *)(ring + 1);
+	struct ibv_wc wc[20], want;
+	uint32_t i;
+
+	start_cq(cq, 0xfffffff0);
+	start_wq(&qp->sq, 0);
+	memset(wc, 0xff, sizeof(wc));
+	memset(&want, 0, sizeof(want));
+	complete(cq, qp->sq.key, IBV_WC_RECV, 0x1234567890, 0);
+	cqe->timestamp = ~0ULL;
+	cqe->byte_len = 11;
+	cqe->imm_data = 12;
+	cqe->src_qp = 13;
+	cqe->vendor_err = 14;
+	cqe->status = IBV_WC_RNR_RETRY_EXC_ERR;
+	cqe->wc_flags = SROCE_WC_GRH | SROCE_WC_WITH_IMM;
+	cqe->pkey_index = 15;
+	cqe->sl = 3;
+	CHECK(poll1(cq, wc) == 1);
+	want.wr_id = 0x1234567890;
+	want.status = IBV_WC_RNR_RETRY_EXC_ERR;
+	want.opcode = IBV_WC_RECV;
+	want.vendor_err = 14;
+	want.byte_len = 11;
+	want.imm_data = 12;
+	want.qp_num = qp->sq.key;
+	want.src_qp = 13;
+	want.wc_flags = IBV_WC_GRH | IBV_WC_WITH_IMM;
+	want.pkey_index = 15;
+	want.sl = 3;
+	CHECK(!memcmp(wc, &want, offsetof(struct ibv_wc, dlid_path_bits) + 1));
+	CHECK(ring->cons == 0xfffffff1);
+	CHECK(poll1(cq, wc) == 0 && ring->cons == 0xfffffff1);
+
+	for (i = 0; i < 16; i++)
+		complete(cq, i % 4 == 1 ? 0xabcdef : qp->sq.key,
+			 IBV_WC_SEND, i, 0);
+	CHECK(sroce_poll_cq(&cq->vcq.cq, 0, wc) == 0);
+	CHECK(sroce_poll_cq(&cq->vcq.cq, 5, wc) == 5 && wc[4].wr_id == 6);
+	CHECK(ring->cons == 0xfffffff8);
+	CHECK(sroce_poll_cq(&cq->vcq.cq, 20, wc) == 7);
+	CHECK(wc[0].wr_id == 7 && wc[6].wr_id == 15 && ring->cons == 1);
+	complete(cq, 0xabcdef, IBV_WC_SEND, 0, 0);
+	CHECK(poll1(cq, wc) == 0 && ring->cons == 2);
+	done("polling: every field, batches, unknown queue pairs");
+
+	ring->prod = 2 + cq_entries + 1;
+	CHECK(poll1(cq, wc) == -EIO && ring->cons == 2);
+	ring->prod = 1;
+	CHECK(poll1(cq, wc) == -EIO && ring->cons == 2);
+	memset(ring, 0, sizeof(*ring));
+	CHECK(poll1(cq, wc) == -EIO && ring->cons == 0);
+	done("polling: a ring that is no longer ours");
+
+	start_cq(cq, 0);
+	sroce_req_notify_cq(&cq->vcq.cq, 0);
+	CHECK(ring->arm == SROCE_CQ_ARM_NEXT);
+	sroce_req_notify_cq(&cq->vcq.cq, 1);
+	CHECK(ring->arm == (SROCE_CQ_ARM_NEXT | SROCE_CQ_ARM_SOLICITED));
+	ring->arm = 0;
+	sroce_req_notify_cq(&cq->vcq.cq, 1);
+	CHECK(ring->arm == SROCE_CQ_ARM_SOLICITED);
+	done("asking for events");
+}
+
+static void test_clean(void)
+{
+	struct sroce_cq *cq = new_cq(), *other = new_cq();
+	size_t base = shm_used;
+	int round;
+
+	for (round = 0; round < 2000; round++) {
+		struct sroce_qp *qp[3] = { new_qp(cq, cq), new_qp(cq, other),
+					   new_qp(other, cq) };
+		struct { uint32_t qpn; uint64_t id; } want[16];
+		uint32_t i, k, n = pick(17), left = 0;
+		uint32_t at = 0xfffffff8 + pick(32);
+		int victim = pick(3), reset = pick(2);
+		struct ibv_wc wc[20];
+
+		start_cq(cq, at);
+		for (i = 0; i < n; i++) {
+			int q = pick(3);
+			uint8_t op = q == 0 ? pick(2) * 128 : q == 1 ? 0 : 128;
+
+			complete(cq, qp[q]->sq.key, op, i, 0);
+			if (q == victim)
+				continue;
+			want[left].qpn = qp[q]->sq.key;
+			want[left++].id = i;
+		}
+		if (reset) {
+			struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+			start_wq(&qp[victim]->sq, 77);
+			start_wq(&qp[victim]->rq, 77);
+			CHECK(!sroce_modify_qp(&qp[victim]->vqp.qp, &attr,
+					       IBV_QP_STATE));
+			CHECK(!qp[victim]->sq.ring.prod &&
+			      !qp[victim]->sq.ring.cons &&
+			      !qp[victim]->rq.ring.prod &&
+			      !qp[victim]->rq.ring.cons);
+		} else {
+			drop_qp(qp[victim]);
+		}
+		CHECK(cq->ring.ring->prod - cq->ring.ring->cons == left);
+		CHECK(sroce_poll_cq(&cq->vcq.cq, 20, wc) == (int)left);
+		for (i = 0; i < left; i++)
+			CHECK(wc[i].wr_id == want[i].id &&
+			      wc[i].qp_num == want[i].qpn);
+		for (k = 0; k < 3; k++)
+			if (reset || (int)k != victim)
+				drop_qp(qp[k]);
+		CHECK(!cq->num_wqs && !other->num_wqs);
+		shm_used = base;
+	}
+	drop_cq(cq);
+	drop_cq(other);
+	done("destroy and reset take their completions along, and no others");
+}
+
+static void test_lookup(void)
+{
+	struct sroce_cq *cq;
+	struct sroce_qp *qp[1000], *old, *new;
+	struct ibv_wc wc[4];
+	uint32_t i;
+
+	sq_blocks = 1;
+	rq_entries = 1;
+	cq = new_cq();
+	for (i = 0; i < 1000; i++) {
+		/* Neighbours, multiples and random ones, some of both ends. */
+		next_qpn = i < 300 ? 0xfffff0 + i :
+			   i < 600 ? i << 14 : 0x200000 + i * 1237;
+		qp[i] = new_qp(cq, cq);
+	}
+	CHECK(cq->num_wqs == 2000 && cq->table_size >= 1024);
+	for (i = 0; i < 1000; i++) {
+		complete(cq, qp[i]->sq.key, IBV_WC_SEND, i, 0);
+		complete(cq, qp[i]->sq.key, IBV_WC_RECV, i + 5000, 0);
+		CHECK(sroce_poll_cq(&cq->vcq.cq, 4, wc) == 2);
+		CHECK(wc[0].wr_id == i && cq->last == &qp[i]->rq);
+	}
+	for (i = 0; i < 1000; i++) {
+		uint32_t qpn = qp[i]->sq.key;
+
+		drop_qp(qp[i]);
+		complete(cq, qpn, IBV_WC_RECV, i, 0);
+		CHECK(poll1(cq, wc) == 0);
+	}
+	CHECK(cq->num_wqs == 0 && !cq->last);
+	done("a thousand queue pairs are found, and not found any more");
+
+	next_qpn = 1000;
+	old = new_qp(cq, cq);
+	complete(cq, 1000, IBV_WC_SEND, 1, 0);
+	complete(cq, 1000, IBV_WC_RECV, 2, 0);
+	next_qpn = 1000;
+	new = new_qp(cq, cq);
+	CHECK(!old->sq.attached && !old->rq.attached && cq->num_wqs == 2);
+	CHECK(poll1(cq, wc) == 0);
+	complete(cq, 1000, IBV_WC_SEND, 3, 0);
+	drop_qp(old);
+	CHECK(cq->num_wqs == 2);
+	CHECK(poll1(cq, wc) == 1 && wc[0].wr_id == 3);
+	destroy_errno = EBUSY;
+	CHECK(sroce_destroy_qp(&new->vqp.qp) == EBUSY);
+	destroy_errno = 0;
+	complete(cq, 1000, IBV_WC_SEND, 4, 0);
+	CHECK(poll1(cq, wc) == 1 && wc[0].wr_id == 4);
+	drop_qp(new);
+	drop_cq(cq);
+	sq_blocks = 16;
+	rq_entries = 8;
+	done("a number that is given out again before the old one is detached");
+}
+
+static void test_answers(void)
+{
+	static const struct sroce_ring_map bends[] = {
+		{ .entries = 3 }, { .entries = 1U << 30 },
+		{ .entry_size = 1 }, { .entry_size = 1 << 20 },
+	};
+	struct sroce_cq *cq = new_cq();
+	struct ibv_srq srq = {};
+	struct ibv_qp_init_attr attr = {
+		.send_cq = &cq->vcq.cq, .recv_cq = &cq->vcq.cq, .srq = &srq,
+		.cap = { .max_send_wr = 1, .max_send_sge = 1000,
+			 .max_inline_data = 100000 },
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_recv_wr wr = {}, *bad;
+	struct ibv_wc wc;
+	struct ibv_qp *qp;
+	unsigned int i;
+
+	for (i = 0; i < 4; i++) {
+		bend = bends[i];
+		errno = 0;
+		CHECK(!new_qp(cq, cq) && errno == EPROTO);
+		errno = 0;
+		CHECK(!new_cq() && errno == EPROTO);
+	}
+	memset(&bend, 0, sizeof(bend));
+	CHECK(leak == 1 && logged);
+
+	qp = sroce_create_qp(&pd, &attr);
+	CHECK(qp && to_sqp(qp)->sq.max_sge == 32);
+	CHECK(to_sqp(qp)->max_inline == 528);
+	qp->state = IBV_QPS_RTS;
+	CHECK(sroce_post_recv(qp, &wr, &bad) == EINVAL && bad == &wr);
+	complete(cq, qp->qp_num, IBV_WC_RECV, 8, 1234);
+	CHECK(poll1(cq, &wc) == 1 && wc.wr_id == 8);
+	drop_qp(to_sqp(qp));
+	drop_cq(cq);
+	CHECK(leak == 0);
+	done("answers that cannot be right; a queue pair with an SRQ");
+}
+
+/*
+ * Three at once: posting on one queue pair, polling, and creating and
+ * destroying others whose completions are on their way all the time. The
+ * kernel's thread executes what is posted.
+ */
+static struct {
+	struct sroce_cq *cq;
+	struct sroce_qp *qp;
+	uint32_t others[4];
+	int stop;
+	uint64_t executed, polled, stray;
+} live;
+
+#define LIVE_POSTS	60000
+
+static void *live_kernel(void *arg)
+{
+	struct sroce_ring *sq = live.qp->sq.ring.ring;
+	struct sroce_ring *cq = live.cq->ring.ring;
+	uint32_t cons = sq->cons, spin = 0;
+
+	while (!__atomic_load_n(&live.stop, __ATOMIC_ACQUIRE)) {
+		uint32_t room = live.cq->ring.num - (cq->prod -
+			__atomic_load_n(&cq->cons, __ATOMIC_ACQUIRE));
+		const struct sroce_send_wqe *wqe;
+
+		if (room < 2) {
+			sched_yield();
+			continue;
+		}
+		if (++spin % 3 == 0) {
+			uint32_t qpn = __atomic_load_n(&live.others[spin % 4],
+						       __ATOMIC_ACQUIRE);
+
+			if (qpn)
+				complete(live.cq, qpn, spin % 2 * 128,
+					 ~0ULL, 0);
+		}
+		if (cons == __atomic_load_n(&sq->prod, __ATOMIC_ACQUIRE))
+			continue;
+		wqe = (void *)((uint8_t *)(sq + 1) +
+			       cons % sq_blocks * SROCE_SQ_BLOCK);
+		if (wqe->wr_id != live.executed ||
+		    wqe->num_blocks != 1 + live.executed % 3)
+			__atomic_store_n(&live.stop, 2, __ATOMIC_RELEASE);
+		live.executed++;
+		cons += wqe->num_blocks;
+		if (wqe->flags & SROCE_WQE_SIGNALED)
+			complete(live.cq, live.qp->sq.key, IBV_WC_SEND,
+				 wqe->wr_id, cons);
+	}
+	return NULL;
+}
+
+static void *live_poll(void *arg)
+{
+	struct ibv_wc wc[7];
+	int i, n;
+
+	while (!__atomic_load_n(&live.stop, __ATOMIC_ACQUIRE)) {
+		n = sroce_poll_cq(&live.cq->vcq.cq, 7, wc);
+		for (i = 0; i < n; i++) {
+			if (wc[i].qp_num != live.qp->sq.key) {
+				live.stray++;
+				continue;
+			}
+			/* Every fourth is signaled, in order. */
+			if (wc[i].wr_id != live.polled * 4 + 3)
+				__atomic_store_n(&live.stop, 3,
+						 __ATOMIC_RELEASE);
+			live.polled++;
+		}
+		if (live.polled == LIVE_POSTS / 4)
+			__atomic_store_n(&live.stop, 1, __ATOMIC_RELEASE);
+		if (!n)
+			sched_yield();
+	}
+	return NULL;
+}
+
+static void *live_churn(void *arg)
+{
+	struct sroce_qp *qp[4] = {};
+	size_t base = shm_used;
+	uint32_t i;
+
+	for (i = 0; !__atomic_load_n(&live.stop, __ATOMIC_ACQUIRE); i++) {
+		uint32_t k = i % 4;
+
+		if (qp[k]) {
+			/* Some completions come until the very end, and after. */
+			if (i & 4)
+				__atomic_store_n(&live.others[k], 0,
+						 __ATOMIC_RELEASE);
+			drop_qp(qp[k]);
+		}
+		if (shm_used > SHM_SIZE - 65536)
+			shm_used = base;
+		qp[k] = new_qp(live.cq, live.cq);
+		__atomic_store_n(&live.others[k], qp[k]->sq.key,
+				 __ATOMIC_RELEASE);
+		usleep(20);
+	}
+	for (i = 0; i < 4; i++)
+		if (qp[i])
+			drop_qp(qp[i]);
+	return NULL;
+}
+
+static void test_threads(void)
+{
+	uint8_t bytes[144] = {};
+	struct ibv_sge sge = { .addr = (uintptr_t)bytes };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1,
+				  .opcode = IBV_WR_SEND };
+	pthread_t t[3];
+	uint64_t n;
+	int i;
+
+	live.cq = new_cq();
+	next_qpn = 50;
+	live.qp = new_qp(live.cq, live.cq);
+	start_wq(&live.qp->sq, 0xffffff00);
+	start_cq(live.cq, 0xffffff00);
+	pthread_create(&t[0], NULL, live_kernel, NULL);
+	pthread_create(&t[1], NULL, live_poll, NULL);
+	pthread_create(&t[2], NULL, live_churn, NULL);
+	for (n = 0; n < LIVE_POSTS; ) {
+		struct ibv_send_wr *bad;
+
+		wr.wr_id = n;
+		sge.length = 16 + 64 * (n % 3);
+		wr.send_flags = IBV_SEND_INLINE |
+				(n % 4 == 3 ? IBV_SEND_SIGNALED : 0);
+		if (!sroce_post_send(&live.qp->vqp.qp, &wr, &bad))
+			n++;
+		else if (__atomic_load_n(&live.stop, __ATOMIC_ACQUIRE))
+			break;
+		else
+			sched_yield();
+	}
+	for (i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
+	CHECK(live.stop == 1 && live.executed == LIVE_POSTS);
+	printf("# %llu completions of queue pairs that came and went\n",
+	       (unsigned long long)live.stray);
+	drop_qp(live.qp);
+	CHECK(!live.cq->num_wqs);
+	drop_cq(live.cq);
+	CHECK(!leak);
+	done("post, poll, create and destroy at the same time");
+}
+
+int main(void)
+{
+	struct sroce_cq *cq;
+	struct sroce_qp *qp, *uc, *ud;
+	int fd = memfd_create("sroce", 0);
+
+	if (fd < 0 || ftruncate(fd, SHM_SIZE))
+		return 1;
+	shm = mmap(NULL, SHM_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (shm == MAP_FAILED)
+		return 1;
+	ctx.vctx.context.cmd_fd = fd;
+	ctx.vctx.context.device = &fake_dev.device;
+	ctx.vctx.context.abi_compat = (void *)UINTPTR_MAX;
+	ctx.max_inline = SROCE_MAX_INLINE;
+	ctx.max_sge = SROCE_MAX_SGE;
+
+	cq = new_cq();
+	qp = new_qp(cq, cq);
+	uc = new_qp_type(cq, cq, IBV_QPT_UC);
+	ud = new_qp_type(cq, cq, IBV_QPT_UD);
+	if (!cq || !qp || !uc || !ud)
+		return 1;
+
+	test_opcodes(qp, uc, ud);
+	test_refusals(qp);
+	test_data(qp);
+	test_space(qp, cq);
+	test_list(qp);
+	test_recv(qp, cq);
+	test_poll(qp, cq);
+	drop_qp(qp);
+	drop_qp(uc);
+	drop_qp(ud);
+	drop_cq(cq);
+	test_answers();
+	test_clean();
+	test_lookup();
+	test_threads();
+
+	printf("1..%d\n", tests);
+	return failures ? 1 : 0;
+}
