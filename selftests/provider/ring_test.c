@@ -589,7 +589,7 @@ static void test_space(struct sroce_qp *qp, struct sroce_cq *cq)
 	CHECK(full > 100 && qp->sq.ring.prod < 0xfffffff0);
 	done("room is given back by polling, and never more than there is");
 
-	/* What a torn page would say must not free anything. */
+	/* What a stray store left must not free anything. */
 	start_wq(&qp->sq, 5);
 	wr.num_sge = 32;
 	CHECK(post1(qp, &wr) == 0);
@@ -780,7 +780,7 @@ static void test_poll(struct sroce_qp *qp, struct sroce_cq *cq)
 	CHECK(poll1(cq, wc) == -EIO && ring->cons == 2);
 	memset(ring, 0, sizeof(*ring));
 	CHECK(poll1(cq, wc) == -EIO && ring->cons == 0);
-	done("polling: a ring that is no longer ours");
+	done("polling: a ring with an index that cannot be");
 
 	start_cq(cq, 0);
 	sroce_req_notify_cq(&cq->vcq.cq, 0);

@@ -117,7 +117,7 @@ static void sroce_cq_clean(struct sroce_cq *cq, uint32_t key)
 	uint32_t filled = sroce_ring_filled(&cq->ring);
 	uint32_t from, to;
 
-	if (sroce_ring_lost(&cq->ring, filled))
+	if (!sroce_ring_sane(&cq->ring, filled))
 		return;
 
 	for (from = to = filled; from != cq->ring.cons; ) {
@@ -226,8 +226,8 @@ static void sroce_fill_wc(struct ibv_wc *wc, const struct sroce_cqe *cqe)
  * A completion of a queue that is not known is dropped: it can only be of one
  * that is gone.
  *
- * Return: how many completions there are in @wc, or -EIO when the ring was
- * taken away with the device.
+ * Return: how many completions there are in @wc, or -EIO when the ring has been
+ * overwritten.
  */
 int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc)
 {
@@ -237,7 +237,7 @@ int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc)
 
 	pthread_spin_lock(&cq->lock);
 	filled = sroce_ring_filled(&cq->ring);
-	if (sroce_ring_lost(&cq->ring, filled)) {
+	if (!sroce_ring_sane(&cq->ring, filled)) {
 		pthread_spin_unlock(&cq->lock);
 		return -EIO;
 	}

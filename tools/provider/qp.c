@@ -271,10 +271,10 @@ static int sroce_put_send(struct sroce_qp *qp, const struct ibv_send_wr *wr,
  * The doorbell is rung after the lock is dropped, since the kernel may send
  * packets before it returns. If it fails, its errno is returned and @bad_wr is
  * the whole list: the requests are in the ring, but nobody will look at them.
- * That is EIO, the device is gone and nothing more will complete. A queue
- * that is not asleep has no way to notice; as with hardware that was pulled,
- * posting then succeeds, and the program learns from the asynchronous event
- * (IBV_EVENT_DEVICE_FATAL).
+ * That is EIO, the device is gone and nothing more will complete. A queue that
+ * was not asleep when it went has no way to notice; as with hardware that was
+ * pulled, posting succeeds as long as there is room, and the program learns
+ * from the asynchronous event (IBV_EVENT_DEVICE_FATAL).
  *
  * Return: 0 or a positive errno.
  */

@@ -25,8 +25,8 @@
  *	lock of the completion queue; of a completion queue: next to be polled
  * @map_size: bytes to unmap
  *
- * The copies are what the provider goes by. Its own index is never read back
- * from the ring, except by sroce_ring_lost().
+ * The copies are what the provider goes by: its own index is never read back
+ * from the ring.
  */
 struct sroce_ring_view {
 	struct sroce_ring *ring;
@@ -57,10 +57,10 @@ static inline uint32_t sroce_ring_space(const struct sroce_ring_view *v,
 /**
  * sroce_ring_retire - a completion gave back the entries before @next
  *
- * @next comes out of shared memory. When the device is gone, that memory is
- * a page that all the rings share; an index that is not between ours must not
- * make the ring look emptier than it is. prod was stored before the kernel
- * could complete anything behind it, so a relaxed load is recent enough.
+ * @next comes out of memory that all of the program can store to. One that is
+ * not between our own indices must not make the ring look emptier than it is.
+ * prod was stored before the kernel could complete anything behind it, so a
+ * relaxed load is recent enough.
  */
 static inline void sroce_ring_retire(struct sroce_ring_view *v, uint32_t next)
 {
@@ -103,18 +103,14 @@ static inline void sroce_ring_consume(struct sroce_ring_view *v, uint32_t cons)
 	__atomic_store_n(&v->ring->cons, cons, __ATOMIC_RELEASE);
 }
 
-/**
- * sroce_ring_lost - is this still the completion queue that was mapped?
- *
- * When a device is removed under a running program, the pages of all its
- * rings are replaced by one page of zeroes. Nobody but us stores cons: if it
- * is not what we left there, the rest of the ring means nothing either.
+/*
+ * Is this an index that the kernel can have stored? The ring is memory of the
+ * program, too: a stray store must not send the poller around the ring for ever.
  */
-static inline bool sroce_ring_lost(const struct sroce_ring_view *v,
+static inline bool sroce_ring_sane(const struct sroce_ring_view *v,
 				   uint32_t filled)
 {
-	return filled - v->cons > v->num ||
-	       __atomic_load_n(&v->ring->cons, __ATOMIC_RELAXED) != v->cons;
+	return filled - v->cons <= v->num;
 }
 
 /*
