@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# The module, its provider, and what runs and tests them. The module's own
+# Makefile, with which it builds inside a kernel tree, is beside its sources.
+
+MAKEFLAGS += --no-print-directory
+
+top := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
+src := drivers/infiniband/sw/sroce
+
+# The running kernel's headers, or else the newest there are.
+KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
+	$(shell ls -d /usr/src/linux-headers-*-amd64 2>/dev/null | sort -Vr))
+release = $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' $(KDIR)/include/generated/utsrelease.h 2>/dev/null)
+
+# Where the module is built. Kernels of one name need one each: set it.
+BUILD ?= $(if $(release),build/$(release))
+
+# Which kernel demo and check boot; see tools/lab/kernel -h.
+KERNEL ?= bookworm
+lab_kernel = $(shell tools/lab/kernel $(KERNEL))
+
+moddir ?= /lib/modules
+sysconfdir ?= /etc
+libdir ?= /usr/lib/$(shell $(CC) -print-multiarch)
+
+step = @printf '  %-8s %s\n'
+
+help:
+	@echo 'make TARGET [VARIABLE=VALUE...]'
+	@echo
+	@sed -n 's/^#: \([^ ]*\) */  \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+	@echo
+	@echo '  KDIR=$(KDIR)'
+	@echo '  BUILD=$(BUILD)   (built sroce.ko)'
+	@echo '  DESTDIR=, moddir=$(moddir), libdir=$(libdir), sysconfdir=$(sysconfdir)'
+	@echo '  KERNEL=$(KERNEL)   (booted by demo and check)'
+
+#: deps       install what is missing to build and test (apt; asks for root)
+deps:
+	@tools/lab/deps
+
+#: modules    build sroce.ko for KDIR, a kernel's headers or build tree; ARCH=um, W=1, C=1 ...
+# The sources are linked into BUILD and built there: the tree stays clean, and no
+# kernel is in the way of another. A folder that was built for another KDIR is
+# emptied, as kbuild does not notice that.
+modules:
+	@[ -n '$(release)' ] || { \
+		echo "no kernel headers in KDIR='$(KDIR)': run 'make deps', or name a build tree" >&2; exit 1; }
+	@[ "$$(cat $(BUILD)/.kdir 2>/dev/null)" = '$(abspath $(KDIR))' ] || rm -rf $(BUILD)
+	@mkdir -p $(BUILD)
+	@cp -rsf $(top)/$(src)/. $(BUILD)
+	@find $(BUILD) -xtype l -delete
+	@echo '$(abspath $(KDIR))' >$(BUILD)/.kdir
+	$(step) MODULE '$(BUILD)/sroce.ko for $(release)'
+	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD)) CONFIG_INFINIBAND_SROCE=m \
+		SROCE_INC='-I$(top)/include -I$(top)/include/uapi' $(if $(V),,-s) modules
+
+#: provider   build the library by which programs use it
+provider:
+	$(step) PROVIDER build/provider
+	+@$(MAKE) -C tools/provider
+
+#: install    copy both into the system, or below DESTDIR; builds only what was not built
+install:
+	@[ -f $(BUILD)/sroce.ko ] || $(MAKE) modules
+	@[ -n "$$(ls build/provider/libsroce-rdmav*.so 2>/dev/null)" ] || $(MAKE) provider
+	$(step) INSTALL '$(DESTDIR)$(moddir)/$(release)/updates/sroce.ko'
+	@install -D -m 644 $(BUILD)/sroce.ko '$(DESTDIR)$(moddir)/$(release)/updates/sroce.ko'
+	$(step) INSTALL '$(DESTDIR)$(libdir)/libibverbs/libsroce-rdmav*.so'
+	@install -d '$(DESTDIR)$(libdir)/libibverbs' '$(DESTDIR)$(sysconfdir)/libibverbs.d'
+	@install -m 644 build/provider/libsroce-rdmav*.so '$(DESTDIR)$(libdir)/libibverbs/'
+	$(step) INSTALL '$(DESTDIR)$(sysconfdir)/libibverbs.d/sroce.driver'
+	@echo 'driver sroce' >'$(DESTDIR)$(sysconfdir)/libibverbs.d/sroce.driver'
+	@[ -n '$(DESTDIR)' ] || depmod -a '$(release)'
+
+#: uninstall  remove what install copied
+uninstall:
+	$(step) REMOVE 'sroce of $(release)'
+	@rm -f '$(DESTDIR)$(moddir)/$(release)/updates/sroce.ko' \
+		'$(DESTDIR)$(libdir)'/libibverbs/libsroce-rdmav*.so \
+		'$(DESTDIR)$(sysconfdir)/libibverbs.d/sroce.driver'
+	@[ -n '$(DESTDIR)' ] || depmod -a '$(release)'
+
+#: demo       boot a VM and send messages between two hosts in it
+demo: lab
+	@tools/lab/vm -i -k $(lab_kernel) -- tools/lab/demo.sh
+
+#: check      run the tests, in VMs where they need one; T=subject/name for one of them
+check: lab
+	+@$(MAKE) -C selftests
+	@selftests/run -k $(lab_kernel) $(T)
+
+# The machine ready, the kernel there, and both halves built for it.
+lab: deps
+	@tools/lab/kernel $(KERNEL) >/dev/null
+	+@$(MAKE) modules KDIR=/usr/src/linux-headers-$(lab_kernel)
+	+@$(MAKE) provider
+
+#: clean      remove what was built
+clean:
+	@find build -mindepth 1 -maxdepth 1 ! -name lab ! -name dl -exec rm -rf {} + 2>/dev/null || true
+	@rm -rf build/lab/out.* build/lab/vm.*
+
+#: distclean  remove build altogether: downloads and unpacked kernels too
+distclean:
+	rm -rf build
+
+.PHONY: help deps modules provider install uninstall demo check lab clean distclean
+.DEFAULT_GOAL := help
