@@ -1,0 +1,119 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# Two hosts, a device on each, and messages between them.
+
+set -eu -o pipefail
+
+usage() {
+	cat <<-EOT
+	usage: tools/lab/demo.sh [-h] [TYPE]
+
+	Make two hosts of network namespaces, a and b, joined by a veth pair; add an
+	RDMA link of TYPE (sroce) on each; run ibv_rc_pingpong between them over IPv4
+	and over IPv6. Everything is removed at the end.
+
+	As root, in a VM (make demo) or on a machine where sroce is installed.
+	EOT
+}
+
+case ${1:-} in
+-h) usage; exit 0 ;;
+esac
+type=${1:-sroce}
+
+heading() {
+	printf '\n== %s\n' "$*"
+}
+
+die() {
+	echo "demo.sh: $*" >&2
+	exit 1
+}
+
+cleanup() {
+	rdma link del roce0 2>/dev/null
+	rdma link del roce1 2>/dev/null
+	ip netns del a 2>/dev/null
+	ip netns del b 2>/dev/null
+	rm -f "$log"
+}
+
+host() { # NAMESPACE NETDEV NUMBER
+	ip -n "$1" link set lo up
+	ip -n "$1" link set "$2" up
+	ip -n "$1" addr add "192.168.77.$3/24" dev "$2"
+	ip -n "$1" addr add "fd77::$3/64" dev "$2" nodad
+}
+
+# The place of an address in a device's table of GIDs, where an IPv4 address is
+# written ::ffff:a.b.c.d. It appears a moment after the address.
+gid_index() { # DEVICE GID
+	local ports=/sys/class/infiniband/$1/ports/1 f i
+
+	for _ in $(seq 100); do
+		for f in "$ports"/gids/*; do
+			i=${f##*/}
+			if [ "$(cat "$f" 2>/dev/null)" = "$2" ] &&
+			   [ "$(cat "$ports/gid_attrs/types/$i" 2>/dev/null)" = "RoCE v2" ]; then
+				echo "$i"
+				return
+			fi
+		done
+		sleep 0.1
+	done
+	die "$1 has no RoCE v2 GID $2; dmesg may say why"
+}
+
+pingpong() { # ADDRESS GID_OF_A GID_OF_B
+	local ga gb server
+
+	ga=$(gid_index roce0 "$2")
+	gb=$(gid_index roce1 "$3")
+	timeout 60 ip netns exec a ibv_rc_pingpong -d roce0 -g "$ga" -n 1000 >"$log" 2>&1 &
+	server=$!
+	until ip netns exec a ss -Hltn | grep -q :18515; do
+		kill -0 $server 2>/dev/null || { cat "$log"; die "the server did not start"; }
+		sleep 0.1
+	done
+	echo "b, to $1:"
+	timeout 60 ip netns exec b ibv_rc_pingpong -d roce1 -g "$gb" -n 1000 "$1" 2>&1 | sed 's/^ */  /' || {
+		kill $server 2>/dev/null || true
+		echo "a:"
+		sed 's/^ */  /' "$log"
+		die "ping-pong over $1 failed"
+	}
+	wait $server || { cat "$log"; die "the server failed"; }
+	echo "a:"
+	sed 's/^ */  /' "$log"
+}
+
+[ "$(id -u)" = 0 ] || die "needs root"
+case $type in
+sroce) module=sroce ;;
+*) module=rdma_$type ;;
+esac
+log=$(mktemp)
+trap cleanup EXIT
+
+heading "module $module on Linux $(uname -r)"
+modprobe -a ib_uverbs "$module" || die "cannot load $module: make install, or make demo for a VM"
+rdma system set netns shared
+
+heading "hosts a and b"
+ip netns add a
+ip netns add b
+ip link add v0 netns a type veth peer name v1 netns b
+host a v0 1
+host b v1 2
+ip netns exec a rdma link add roce0 type "$type" netdev v0
+ip netns exec b rdma link add roce1 type "$type" netdev v1
+rdma link show
+
+heading "RC ping-pong over IPv4"
+pingpong 192.168.77.1 0000:0000:0000:0000:0000:ffff:c0a8:4d01 0000:0000:0000:0000:0000:ffff:c0a8:4d02
+
+heading "RC ping-pong over IPv6"
+pingpong fd77::1 fd77:0000:0000:0000:0000:0000:0000:0001 fd77:0000:0000:0000:0000:0000:0000:0002
+
+heading "done"
