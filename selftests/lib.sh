@@ -1,0 +1,462 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# shellcheck shell=bash
+#
+# What the shell tests share: TAP, two hosts made of network namespaces, links
+# on them, and tidying up. A test begins with
+#
+#	. "$(dirname "$0")/../lib.sh"
+#
+# and ends with done_testing. Everything it made through these functions is
+# removed when it ends, however it ends.
+#
+# SROCE_LINK_TYPE=rxe tests another driver's device, to tell a fault of sroce
+# from a fault of the test. LONG=1 runs the longer variants.
+
+set -u
+
+SELFTESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+REPO=$(cd "$SELFTESTS/.." && pwd)
+BIN=$REPO/build/selftests
+TYPE=${SROCE_LINK_TYPE:-sroce}
+LONG=${LONG:-}
+export LC_ALL=C
+export PATH=$PATH:/usr/sbin:/sbin
+
+# --- TAP --------------------------------------------------------------------
+
+tap_n=0
+tap_failed=0
+
+diag() {
+	printf '%s\n' "$*" | sed 's/^/# /'
+}
+
+ok() { # NAME
+	tap_n=$((tap_n + 1))
+	echo "ok $tap_n - $*"
+}
+
+not_ok() { # NAME
+	tap_n=$((tap_n + 1))
+	tap_failed=$((tap_failed + 1))
+	echo "not ok $tap_n - $*"
+}
+
+skip() { # NAME REASON
+	tap_n=$((tap_n + 1))
+	echo "ok $tap_n - $1 # SKIP $2"
+}
+
+todo() { # NAME REASON
+	tap_n=$((tap_n + 1))
+	echo "not ok $tap_n - $1 # TODO $2"
+}
+
+skip_all() { # REASON
+	echo "1..0 # SKIP $*"
+	exit 4
+}
+
+# For what is not the subject of the test but has to work.
+bail() {
+	echo "Bail out! $*"
+	exit 1
+}
+
+is() { # GOT WANT NAME
+	if [ "$1" = "$2" ]; then
+		ok "$3"
+	else
+		not_ok "$3"
+		diag "got:  $1"
+		diag "want: $2"
+		return 1
+	fi
+}
+
+like() { # GOT REGEX NAME
+	if [[ $1 =~ $2 ]]; then
+		ok "$3"
+	else
+		not_ok "$3"
+		diag "got:  $1"
+		diag "want: /$2/"
+		return 1
+	fi
+}
+
+between() { # GOT LOW HIGH NAME
+	if [ "$1" -ge "$2" ] 2>/dev/null && [ "$1" -le "$3" ]; then
+		ok "$4 ($1)"
+	else
+		not_ok "$4"
+		diag "got:  $1"
+		diag "want: $2 to $3"
+		return 1
+	fi
+}
+
+# The command succeeds; shown with its output if it does not.
+run() { # NAME COMMAND...
+	local name=$1 rc
+
+	shift
+	"$@" >"$TMP/run" 2>&1 </dev/null
+	rc=$?
+	if [ $rc = 0 ]; then
+		ok "$name"
+	else
+		not_ok "$name"
+		diag "status $rc: $*"
+		tail -n 30 "$TMP/run" | sed 's/^/#   /'
+	fi
+	return $rc
+}
+
+# The command fails, and its output matches: a refusal with its reason.
+refused() { # NAME REGEX COMMAND...
+	local name=$1 regex=$2 out rc
+
+	shift 2
+	out=$("$@" 2>&1 </dev/null)
+	rc=$?
+	if [ $rc != 0 ] && [[ $out =~ $regex ]]; then
+		ok "$name"
+	else
+		not_ok "$name"
+		diag "status $rc: $*"
+		diag "got:  $out"
+		diag "want: a failure, /$regex/"
+		return 1
+	fi
+}
+
+# Results of a program that speaks TAP become results of this test.
+tap_from() { # NAME COMMAND...
+	local name=$1 line rc
+
+	shift
+	"$@" >"$TMP/tap" 2>&1 </dev/null
+	rc=$?
+	while IFS= read -r line; do
+		case $line in
+		"ok "*" - "*) ok "$name: ${line#*" - "}" ;;
+		"not ok "*" - "*) not_ok "$name: ${line#*" - "}" ;;
+		"1.."*) ;;
+		"#"*) echo "$line" ;;
+		*) echo "# $line" ;;
+		esac
+	done <"$TMP/tap"
+	[ $rc = 0 ] || diag "status $rc: $*"
+	is "$rc" 0 "$name ends well"
+}
+
+done_testing() {
+	check_dmesg
+	[ $tap_n -gt 0 ] || not_ok "something was tested"
+	echo "1..$tap_n"
+	[ $tap_failed = 0 ]
+	exit
+}
+
+# --- tidying up ---------------------------------------------------------------
+
+deferred=()
+
+# Run when the test ends, the last one first.
+defer() { # COMMAND
+	deferred+=("$1")
+}
+
+at_exit() {
+	local rc=$? i
+
+	trap '' INT TERM
+	for ((i = ${#deferred[@]} - 1; i >= 0; i--)); do
+		eval "${deferred[i]}" >/dev/null 2>&1
+	done
+	rm -rf "$TMP"
+	exit $rc
+}
+
+TMP=$(mktemp -d)
+trap at_exit EXIT
+trap 'exit 1' INT TERM HUP
+
+# Until a condition holds. The limit is for the case that it never does: a
+# machine may be slow.
+wait_for() { # SECONDS COMMAND...
+	local end=$((SECONDS + $1))
+
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ $SECONDS -lt $end ] || return 1
+		sleep 0.1
+	done
+}
+
+not() {
+	! "$@"
+}
+
+# --- what is needed -------------------------------------------------------------
+
+need_root() {
+	[ "$(id -u)" = 0 ] || skip_all "needs root"
+}
+
+need() { # PROGRAM...
+	local p
+
+	for p; do
+		command -v "$p" >/dev/null || skip_all "needs $p"
+	done
+}
+
+need_bin() { # PROGRAM...
+	local p
+
+	for p; do
+		[ -x "$BIN/$p" ] || skip_all "needs build/selftests/$p: make -C selftests"
+	done
+}
+
+probe() { # MODULE...
+	modprobe ${MODULES:+-d "$MODULES"} -q -a "$@"
+}
+
+# The module under test, and the program's side of it.
+load_module() {
+	local ko
+
+	need_root
+	need rdma
+	probe ib_uverbs || skip_all "no ib_uverbs in this kernel"
+	case $TYPE in
+	rxe) probe rdma_rxe || skip_all "no rdma_rxe in this kernel" ;;
+	siw) probe siw || skip_all "no siw in this kernel" ;;
+	*) load_sroce ;;
+	esac
+	rdma system set netns shared 2>/dev/null
+	provider
+}
+
+sroce_ko() {
+	local ko=${SROCE_KO:-$REPO/build/$(uname -r)/sroce.ko}
+
+	[ ! -f "$ko" ] || echo "$ko"
+}
+
+load_sroce() {
+	local ko deps
+
+	[ ! -d /sys/module/sroce ] || return 0
+	ko=$(sroce_ko)
+	if [ -n "$ko" ]; then
+		deps=$(modinfo -F depends "$ko" | tr , ' ')
+		# shellcheck disable=SC2086 # a list
+		[ -z "$deps" ] || probe $deps
+		insmod "$ko" || bail "cannot load $ko: $(dmesg | tail -n 3)"
+	else
+		modprobe sroce 2>/dev/null ||
+			skip_all "no sroce.ko for $(uname -r): make modules, or set SROCE_KO"
+	fi
+}
+
+unload_sroce() {
+	[ ! -d /sys/module/sroce ] || rmmod sroce
+}
+
+# The one just built goes before an installed one.
+provider() {
+	local so
+
+	[ "$TYPE" = sroce ] || return 0
+	for so in "$REPO"/build/provider/libsroce-rdmav*.so; do
+		[ -e "$so" ] || continue
+		export RDMAV_DRIVERS=${so%-rdmav*}
+		return 0
+	done
+	ls /etc/libibverbs.d/sroce.driver /usr/etc/libibverbs.d/sroce.driver >/dev/null 2>&1 ||
+		skip_all "no libsroce: make provider"
+}
+
+# --- the kernel's log -----------------------------------------------------------
+
+log_mark="sroce selftest $$ $RANDOM: ${0##*selftests/}"
+[ ! -w /dev/kmsg ] || echo "$log_mark" >/dev/kmsg
+
+check_dmesg() {
+	[ -r /dev/kmsg ] && [ "$(id -u)" = 0 ] || return 0
+	dmesg | awk -v mark="$log_mark" 'seen { print } index($0, mark) { seen = 1 }' >"$TMP/log"
+	if "$REPO/tools/lab/splat" "$TMP/log" >"$TMP/splat"; then
+		ok "nothing in the kernel's log"
+	else
+		not_ok "nothing in the kernel's log"
+		sed 's/^/# /' "$TMP/splat" | head -n 120
+	fi
+}
+
+# --- two hosts -------------------------------------------------------------------
+
+# Namespaces a and b, joined by v0 (192.168.77.1, fd77::1) and v1 (.2, ::2).
+hosts_up() { # [MTU]
+	local mtu=${1:-1500}
+
+	need ip
+	hosts_down
+	defer hosts_down
+	host_ns a
+	host_ns b
+	ip link add v0 netns a mtu "$mtu" type veth peer name v1 netns b mtu "$mtu" ||
+		bail "cannot make a veth pair"
+	host_addr a v0 1
+	host_addr b v1 2
+	wait_for 60 ip netns exec a ping -c 1 -W 5 192.168.77.2 || bail "a does not reach b"
+}
+
+host_ns() { # NAME
+	ip netns add "$1" || bail "cannot make namespace $1"
+	ip -n "$1" link set lo up
+}
+
+host_addr() { # NAMESPACE NETDEV NUMBER
+	# no duplicate address detection: addresses work at once
+	ip netns exec "$1" sh -c "
+		echo 0 >/proc/sys/net/ipv6/conf/$2/accept_dad
+		echo 0 >/proc/sys/net/ipv6/conf/$2/router_solicitations" 2>/dev/null
+	ip -n "$1" link set "$2" up
+	ip -n "$1" addr add "192.168.77.$3/24" dev "$2"
+	ip -n "$1" addr add "fd77::$3/64" dev "$2" nodad 2>/dev/null
+}
+
+hosts_down() {
+	local ns l
+
+	for ns in a b; do
+		[ -e /run/netns/$ns ] || continue
+		# shellcheck disable=SC2046 # a list
+		kill -9 $(ip netns pids $ns) 2>/dev/null
+	done
+	for l in $(links_here); do
+		rdma link del "$l" 2>/dev/null
+	done
+	for ns in a b; do
+		[ ! -e /run/netns/$ns ] || ip netns del $ns
+	done
+	ip link del v0 2>/dev/null
+	true
+}
+
+in_ns() { # NAMESPACE COMMAND...
+	ip netns exec "$@"
+}
+
+# --- links -------------------------------------------------------------------------
+
+# Links that tests made are called roce0, roce1 ...; others are left alone.
+links_here() {
+	local l
+
+	for l in /sys/class/infiniband/roce*; do
+		[ ! -e "$l" ] || echo "${l##*/}"
+	done
+}
+
+rdma_add() { # NAMESPACE NAME NETDEV
+	if [ -n "$1" ]; then
+		ip netns exec "$1" rdma link add "$2" type "$TYPE" netdev "$3"
+	else
+		rdma link add "$2" type "$TYPE" netdev "$3"
+	fi
+}
+
+link_add() { # NAMESPACE NAME NETDEV
+	local out
+
+	out=$(rdma_add "$@" 2>&1) || bail "cannot add link $2 on $3: $out; $(dmesg | tail -n 2)"
+	wait_for 60 port_active "$2" || bail "port of $2 does not come up"
+}
+
+port_active() { # LINK
+	grep -q ACTIVE "/sys/class/infiniband/$1/ports/1/state"
+}
+
+# Both hosts' links: roce0 in a, roce1 in b.
+links_up() {
+	link_add a roce0 v0
+	link_add b roce1 v1
+	gid_wait roce0 192.168.77.1
+	gid_wait roce1 192.168.77.2
+	gid_wait roce0 fd77::1
+	gid_wait roce1 fd77::2
+}
+
+# An address as sysfs shows a GID.
+gid_of() { # ADDRESS
+	python3 - "$1" <<-'EOT'
+	import ipaddress, sys
+	a = ipaddress.ip_address(sys.argv[1])
+	if a.version == 4:
+	    a = ipaddress.ip_address('::ffff:' + sys.argv[1])
+	print(a.exploded)
+	EOT
+}
+
+# Without python: sysfs writes all digits, and these are the tests' addresses.
+gid_text() { # ADDRESS
+	case $1 in
+	192.168.77.*) printf '0000:0000:0000:0000:0000:ffff:c0a8:4d%02x\n' "${1##*.}" ;;
+	fd77::?) echo "fd77:0000:0000:0000:0000:0000:0000:000${1##*:}" ;;
+	*) gid_of "$1" ;;
+	esac
+}
+
+# The index of the RoCE v2 GID of an address; nothing if there is none.
+gid_index() { # LINK ADDRESS
+	local d=/sys/class/infiniband/$1/ports/1 want i n
+
+	want=$(gid_text "$2")
+	for i in $(cd "$d/gids" && grep -l "$want" ./* 2>/dev/null); do
+		n=${i#./}
+		case $(cat "$d/gid_attrs/types/$n" 2>/dev/null) in
+		"RoCE v2" | "") echo "$n"; return ;;
+		esac
+	done
+}
+
+has_gid() {
+	[ -n "$(gid_index "$1" "$2")" ]
+}
+
+gid_wait() { # LINK ADDRESS
+	wait_for 60 has_gid "$1" "$2" || bail "$1 gets no GID for $2"
+}
+
+# The link-local address of a netdev.
+link_local() { # NAMESPACE NETDEV
+	ip ${1:+-n "$1"} -6 -o addr show dev "$2" scope link | awk '{ sub("/.*", "", $4); print $4; exit }'
+}
+
+# Packets and bytes that a netdev has sent or received.
+counter() { # NAMESPACE NETDEV tx_packets|tx_bytes|rx_packets|rx_bytes
+	ip netns exec "$1" cat "/sys/class/net/$2/statistics/$3"
+}
+
+# Both ends of a transfer in one program, which opens both devices.
+xfer() { # ARGS...
+	"$BIN/xfer" -d roce0 -D roce1 "$@"
+}
+
+# Wait for a child, but not for ever.
+wait_pid() { # SECONDS PID; the child's status, or 124
+	local end=$((SECONDS + $1))
+
+	while kill -0 "$2" 2>/dev/null; do
+		if [ $SECONDS -ge $end ]; then
+			return 124
+		fi
+		sleep 0.1
+	done
+	wait "$2"
+}

@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What the test programs share.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common.h"
+
+static int tap_n, tap_failed;
+
+static void result(bool good, const char *fmt, va_list ap)
+{
+	printf("%sok %d - ", good ? "" : "not ", ++tap_n);
+	vprintf(fmt, ap);
+	printf("\n");
+	fflush(stdout);
+	tap_failed += !good;
+}
+
+bool ok(bool cond, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	result(cond, fmt, ap);
+	va_end(ap);
+	return cond;
+}
+
+bool is(long long got, long long want, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	result(got == want, fmt, ap);
+	va_end(ap);
+	if (got != want)
+		diag("got %lld, want %lld", got, want);
+	return got == want;
+}
+
+void skip(const char *reason, const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("ok %d - ", ++tap_n);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf(" # SKIP %s\n", reason);
+	fflush(stdout);
+}
+
+void diag(const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("#   ");
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf("\n");
+	fflush(stdout);
+}
+
+void die(const char *fmt, ...)
+{
+	va_list ap;
+	int err = errno;
+
+	printf("Bail out! ");
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf(err ? ": %s\n" : "\n", strerror(err));
+	fflush(stdout);
+	exit(1);
+}
+
+int done_testing(void)
+{
+	printf("1..%d\n", tap_n);
+	return !tap_n || tap_failed;
+}
+
+double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+void sleep_ms(unsigned int ms)
+{
+	usleep(ms * 1000U);
+}
+
+static uint64_t pattern_word(uint64_t key, uint64_t i)
+{
+	uint64_t z = (key + i) * 0x9e3779b97f4a7c15ULL;
+
+	return z ^ (z >> 29) ^ key;
+}
+
+void pattern_fill(void *dst, uint64_t key, uint64_t off, uint64_t len)
+{
+	uint8_t *p = dst;
+	uint64_t w;
+
+	while (len) {
+		unsigned int skip = off % 8, n = min(len, 8U - skip);
+
+		w = pattern_word(key, off / 8);
+		if (n == 8)
+			memcpy(p, &w, 8);
+		else
+			memcpy(p, (uint8_t *)&w + skip, n);
+		p += n;
+		off += n;
+		len -= n;
+	}
+}
+
+int64_t pattern_check(const void *src, uint64_t key, uint64_t off, uint64_t len)
+{
+	const uint8_t *p = src;
+	unsigned int i;
+	uint64_t w, v;
+
+	while (len) {
+		unsigned int skip = off % 8, n = min(len, 8U - skip);
+
+		w = pattern_word(key, off / 8);
+		if (n == 8) {
+			memcpy(&v, p, 8);
+			if (v == w)
+				goto next;
+		}
+		for (i = 0; i < n; i++)
+			if (p[i] != ((uint8_t *)&w)[skip + i])
+				return off + i;
+next:
+		p += n;
+		off += n;
+		len -= n;
+	}
+	return -1;
+}
+
+int64_t canary_check(const void *p, uint64_t len)
+{
+	const uint8_t *c = p;
+	uint64_t i;
+
+	if (!len || (c[0] == CANARY && !memcmp(c, c + 1, len - 1)))
+		return -1;
+	for (i = 0; c[i] == CANARY; i++)
+		;
+	return i;
+}
+
+static bool gid_v2(struct ibv_context *ctx, int i, union ibv_gid *gid)
+{
+	struct ibv_gid_entry e;
+
+	if (ibv_query_gid_ex(ctx, 1, i, &e, 0))
+		return false;
+	if (e.gid_type != IBV_GID_TYPE_ROCE_V2)
+		return false;
+	*gid = e.gid;
+	return true;
+}
+
+static void find_gid(struct end *e, const char *spec)
+{
+	union ibv_gid want, gid;
+	bool any = !spec;
+	char *rest;
+	int i;
+
+	if (!any) {
+		i = strtol(spec, &rest, 10);
+		if (*spec && !*rest) {
+			e->gid_index = i;
+			if (ibv_query_gid(e->ctx, 1, i, &e->gid))
+				die("%s: no GID %d", e->name, i);
+			return;
+		}
+		memset(&want, 0, sizeof(want));
+		want.raw[10] = 0xff;
+		want.raw[11] = 0xff;
+		if (inet_pton(AF_INET, spec, want.raw + 12) != 1 &&
+		    inet_pton(AF_INET6, spec, want.raw) != 1) {
+			errno = 0;
+			die("%s is neither an index nor an address", spec);
+		}
+	}
+	for (i = 0; i < e->port.gid_tbl_len; i++) {
+		if (!gid_v2(e->ctx, i, &gid))
+			continue;
+		if (any ? gid.global.subnet_prefix || gid.raw[10] != 0xff :
+			  memcmp(&gid, &want, sizeof(gid)))
+			continue;
+		e->gid_index = i;
+		e->gid = gid;
+		return;
+	}
+	errno = 0;
+	die("%s has no RoCE v2 GID for %s", e->name, any ? "an IPv4 address" : spec);
+}
+
+void end_open(struct end *e, const char *dev, const char *gid)
+{
+	struct ibv_device **list;
+	int i;
+
+	memset(e, 0, sizeof(*e));
+	e->name = dev;
+	list = ibv_get_device_list(NULL);
+	if (!list)
+		die("no list of devices");
+	for (i = 0; list[i] && strcmp(ibv_get_device_name(list[i]), dev); i++)
+		;
+	if (!list[i]) {
+		errno = 0;
+		die("there is no device %s, or no provider for it", dev);
+	}
+	e->ctx = ibv_open_device(list[i]);
+	if (!e->ctx)
+		die("cannot open %s", dev);
+	ibv_free_device_list(list);
+	if (ibv_query_device(e->ctx, &e->attr))
+		die("query_device");
+	if (ibv_query_port(e->ctx, 1, &e->port))
+		die("query_port");
+	e->pd = ibv_alloc_pd(e->ctx);
+	if (!e->pd)
+		die("alloc_pd");
+	find_gid(e, gid);
+}
+
+void end_close(struct end *e)
+{
+	if (ibv_dealloc_pd(e->pd))
+		die("%s: dealloc_pd", e->name);
+	if (ibv_close_device(e->ctx))
+		die("%s: close_device", e->name);
+}
+
+const struct conn conn_default = {
+	.mtu = 0,		/* the ports' */
+	.timeout = 14,		/* 67 ms */
+	.retry_cnt = 7,
+	.rnr_retry = 7,
+	.min_rnr_timer = 12,	/* 0.64 ms */
+	.rd_atomic = 1,
+	.hop_limit = 64,
+	.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+};
+
+int qp_init(struct ibv_qp *qp, const struct conn *c)
+{
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = c->access,
+	};
+
+	return ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				     IBV_QP_ACCESS_FLAGS);
+}
+
+int qp_rtr(struct ibv_qp *qp, const struct end *e, const struct peer *p, const struct conn *c)
+{
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = c->mtu ? c->mtu : e->port.active_mtu,
+		.dest_qp_num = p->qpn,
+		.rq_psn = p->psn,
+		.max_dest_rd_atomic = c->rd_atomic,
+		.min_rnr_timer = c->min_rnr_timer,
+		.ah_attr = {
+			.is_global = 1,
+			.port_num = 1,
+			.grh = {
+				.dgid = p->gid,
+				.sgid_index = e->gid_index,
+				.hop_limit = c->hop_limit,
+				.traffic_class = c->traffic_class,
+				.flow_label = c->flow_label,
+			},
+		},
+	};
+
+	return ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+				     IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+int qp_rts(struct ibv_qp *qp, uint32_t psn, const struct conn *c)
+{
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_RTS,
+		.timeout = c->timeout,
+		.retry_cnt = c->retry_cnt,
+		.rnr_retry = c->rnr_retry,
+		.sq_psn = psn,
+		.max_rd_atomic = c->rd_atomic,
+	};
+
+	return ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+				     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+void qp_connect(struct ibv_qp *qp, const struct end *e, uint32_t psn, const struct peer *p,
+		const struct conn *c)
+{
+	errno = qp_init(qp, c);
+	if (errno)
+		die("%s: modify_qp to INIT", e->name);
+	errno = qp_rtr(qp, e, p, c);
+	if (errno)
+		die("%s: modify_qp to RTR", e->name);
+	errno = qp_rts(qp, psn, c);
+	if (errno)
+		die("%s: modify_qp to RTS", e->name);
+}
+
+int qp_to(struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr a = { .qp_state = state };
+
+	return ibv_modify_qp(qp, &a, IBV_QP_STATE);
+}
+
+enum ibv_qp_state qp_state(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr ia;
+	struct ibv_qp_attr a;
+
+	errno = ibv_query_qp(qp, &a, IBV_QP_STATE, &ia);
+	if (errno)
+		die("query_qp");
+	return a.qp_state;
+}
+
+const char *state_name(int state)
+{
+	static const char * const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
+
+	return state >= 0 && state < (int)ARRAY_SIZE(names) ? names[state] : "?";
+}
+
+enum ibv_mtu mtu_enum(unsigned int bytes)
+{
+	enum ibv_mtu m;
+
+	for (m = IBV_MTU_256; m <= IBV_MTU_4096; m++)
+		if (mtu_bytes(m) == bytes)
+			return m;
+	errno = 0;
+	die("%u is not an MTU of InfiniBand", bytes);
+}
+
+static const struct pair_opts pair_opts_default = {
+	.sq = 64, .rq = 64, .sge = 4, .inl = 64, .buf = 1 << 18,
+};
+
+void pair_create(struct pair *p, struct end *a, struct end *b, const struct pair_opts *o)
+{
+	struct ibv_qp_init_attr ia;
+	int i;
+
+	if (!o)
+		o = &pair_opts_default;
+	memset(p, 0, sizeof(*p));
+	p->conn = conn_default;
+	p->e[0] = a;
+	p->e[1] = b;
+	p->conn.mtu = min(a->port.active_mtu, b->port.active_mtu);
+	for (i = 0; i < 2; i++) {
+		p->scq[i] = ibv_create_cq(p->e[i]->ctx, o->sq * 4, NULL, NULL, 0);
+		p->rcq[i] = ibv_create_cq(p->e[i]->ctx, o->rq * 4, NULL, NULL, 0);
+		if (!p->scq[i] || !p->rcq[i])
+			die("create_cq");
+		ia = (struct ibv_qp_init_attr) {
+			.send_cq = p->scq[i],
+			.recv_cq = p->rcq[i],
+			.cap = {
+				.max_send_wr = o->sq,
+				.max_recv_wr = o->rq,
+				.max_send_sge = o->sge,
+				.max_recv_sge = o->sge,
+				.max_inline_data = o->inl,
+			},
+			.qp_type = IBV_QPT_RC,
+			.sq_sig_all = o->sig_all,
+		};
+		p->qp[i] = ibv_create_qp(p->e[i]->pd, &ia);
+		if (!p->qp[i])
+			die("create_qp");
+		if (posix_memalign((void **)&p->buf[i], 4096, o->buf))
+			die("no memory");
+		memset(p->buf[i], CANARY, o->buf);
+		p->mr[i] = ibv_reg_mr(p->e[i]->pd, p->buf[i], o->buf, IBV_ACCESS_LOCAL_WRITE);
+		if (!p->mr[i])
+			die("reg_mr");
+		p->psn[i] = 0xfffff0 + i * 7;	/* wraps soon */
+	}
+}
+
+void pair_connect(struct pair *p)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		struct peer peer = {
+			.qpn = p->qp[!i]->qp_num,
+			.psn = p->psn[!i],
+			.gid = p->e[!i]->gid,
+		};
+
+		qp_connect(p->qp[i], p->e[i], p->psn[i], &peer, &p->conn);
+	}
+}
+
+void pair_up(struct pair *p, struct end *a, struct end *b, const struct conn *c)
+{
+	enum ibv_mtu mtu;
+
+	pair_create(p, a, b, NULL);
+	if (c) {
+		mtu = p->conn.mtu;
+		p->conn = *c;
+		if (!p->conn.mtu)
+			p->conn.mtu = mtu;
+	}
+	pair_connect(p);
+}
+
+void pair_destroy(struct pair *p)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		if (p->qp[i])
+			errno = ibv_destroy_qp(p->qp[i]);
+		if (p->qp[i] && errno)
+			die("destroy_qp");
+		errno = ibv_destroy_cq(p->scq[i]);
+		if (errno)
+			die("destroy_cq");
+		errno = ibv_destroy_cq(p->rcq[i]);
+		if (errno)
+			die("destroy_cq");
+		errno = p->mr[i] ? ibv_dereg_mr(p->mr[i]) : 0;
+		if (errno)
+			die("dereg_mr");
+		free(p->buf[i]);
+	}
+}
+
+int pair_send(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len, int flags)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)p->buf[side] + off,
+		.length = len,
+		.lkey = p->mr[side]->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.wr_id = wr_id,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = flags,
+	}, *bad;
+
+	return ibv_post_send(p->qp[side], &wr, &bad);
+}
+
+int pair_recv(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)p->buf[side] + off,
+		.length = len,
+		.lkey = p->mr[side]->lkey,
+	};
+	struct ibv_recv_wr wr = {
+		.wr_id = wr_id,
+		.sg_list = &sge,
+		.num_sge = 1,
+	}, *bad;
+
+	return ibv_post_recv(p->qp[side], &wr, &bad);
+}
+
+bool cq_wait(struct ibv_cq *cq, struct ibv_wc *wc, double seconds)
+{
+	double end = now() + seconds;
+	unsigned int spins = 0;
+	int n;
+
+	for (;;) {
+		n = ibv_poll_cq(cq, 1, wc);
+		if (n < 0)
+			die("poll_cq returns %d", n);
+		if (n)
+			return true;
+		if (now() > end)
+			return false;
+		/* leave the processor to whom we wait for */
+		if (++spins > 1000)
+			usleep(200);
+	}
+}
+
+bool cq_quiet(struct ibv_cq *cq, double seconds)
+{
+	struct ibv_wc wc;
+
+	if (!cq_wait(cq, &wc, seconds))
+		return true;
+	diag("completion of %llu: %s", (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status));
+	return false;
+}
+
+bool wc_is(struct ibv_cq *cq, uint64_t wr_id, int status, struct ibv_wc *out, const char *fmt, ...)
+{
+	struct ibv_wc wc = {};
+	bool got, good;
+	va_list ap;
+
+	got = cq_wait(cq, &wc, PATIENCE);
+	good = got && wc.wr_id == wr_id && (int)wc.status == status;
+	va_start(ap, fmt);
+	result(good, fmt, ap);
+	va_end(ap);
+	if (!got)
+		diag("there is no completion");
+	else if (!good)
+		diag("got %s of %llu (vendor_err 0x%x), want %s of %llu",
+		     ibv_wc_status_str(wc.status), (unsigned long long)wc.wr_id, wc.vendor_err,
+		     ibv_wc_status_str(status), (unsigned long long)wr_id);
+	if (out)
+		*out = wc;
+	return good;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What the test programs share: TAP, devices by name, GIDs by address, pairs
+ * of connected queue pairs, and payload that depends on message and position.
+ */
+#ifndef SELFTESTS_COMMON_H
+#define SELFTESTS_COMMON_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+#define printf_like(f, a) __attribute__((format(printf, f, a)))
+
+/* TAP; ok() returns its condition */
+bool ok(bool cond, const char *fmt, ...) printf_like(2, 3);
+bool is(long long got, long long want, const char *fmt, ...) printf_like(3, 4);
+void skip(const char *reason, const char *fmt, ...) printf_like(2, 3);
+void diag(const char *fmt, ...) printf_like(1, 2);
+/* ends the program: something that is not the subject went wrong */
+void die(const char *fmt, ...) printf_like(1, 2) __attribute__((noreturn));
+/* prints the plan; the program's status */
+int done_testing(void);
+
+double now(void);
+void sleep_ms(unsigned int ms);
+
+/* a random sequence that is the same everywhere */
+struct rng {
+	uint64_t s;
+};
+
+static inline uint64_t mix64(uint64_t z)
+{
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ (z >> 31);
+}
+
+static inline uint64_t rng_next(struct rng *r)
+{
+	return mix64(r->s += 0x9e3779b97f4a7c15ULL);
+}
+
+/* from lo to hi, both included */
+static inline uint64_t rng_in(struct rng *r, uint64_t lo, uint64_t hi)
+{
+	return hi - lo == UINT64_MAX ? rng_next(r) : lo + rng_next(r) % (hi - lo + 1);
+}
+
+/*
+ * The payload: byte @off of the message with @key. pattern_check() returns
+ * the offset within the message of the first wrong byte, or -1.
+ */
+void pattern_fill(void *dst, uint64_t key, uint64_t off, uint64_t len);
+int64_t pattern_check(const void *src, uint64_t key, uint64_t off, uint64_t len);
+
+/* memory around a receive buffer that must stay as it is */
+#define CANARY 0xa5
+int64_t canary_check(const void *p, uint64_t len);
+
+/* one side: a device, a GID */
+struct end {
+	const char *name;
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_device_attr attr;
+	struct ibv_port_attr port;
+	int gid_index;
+	union ibv_gid gid;
+};
+
+/* @gid: an index, or an address, or NULL for the first IPv4 one */
+void end_open(struct end *e, const char *dev, const char *gid);
+void end_close(struct end *e);
+
+/* how two queue pairs are connected; defaults in conn_default */
+struct conn {
+	enum ibv_mtu mtu;
+	uint8_t timeout;
+	uint8_t retry_cnt;
+	uint8_t rnr_retry;
+	uint8_t min_rnr_timer;
+	uint8_t rd_atomic;
+	uint8_t hop_limit;
+	uint8_t traffic_class;
+	uint32_t flow_label;
+	int access;
+};
+
+extern const struct conn conn_default;
+
+/* what one side tells the other */
+struct peer {
+	uint32_t qpn;
+	uint32_t psn;
+	union ibv_gid gid;
+	enum ibv_mtu mtu;
+};
+
+int qp_init(struct ibv_qp *qp, const struct conn *c);
+int qp_rtr(struct ibv_qp *qp, const struct end *e, const struct peer *p, const struct conn *c);
+int qp_rts(struct ibv_qp *qp, uint32_t psn, const struct conn *c);
+/* reset to ready to send */
+void qp_connect(struct ibv_qp *qp, const struct end *e, uint32_t psn, const struct peer *p,
+		const struct conn *c);
+int qp_to(struct ibv_qp *qp, enum ibv_qp_state state);
+enum ibv_qp_state qp_state(struct ibv_qp *qp);
+const char *state_name(int state);
+
+enum ibv_mtu mtu_enum(unsigned int bytes);
+static inline unsigned int mtu_bytes(enum ibv_mtu m)
+{
+	return 128U << m;
+}
+
+/* two queue pairs with CQs of their own and one registered buffer each */
+struct pair {
+	struct end *e[2];
+	struct ibv_cq *scq[2], *rcq[2];
+	struct ibv_qp *qp[2];
+	struct ibv_mr *mr[2];
+	uint8_t *buf[2];
+	uint32_t psn[2];
+	struct conn conn;
+};
+
+struct pair_opts {
+	unsigned int sq, rq, sge, inl;
+	bool sig_all;
+	size_t buf;
+};
+
+void pair_create(struct pair *p, struct end *a, struct end *b, const struct pair_opts *o);
+void pair_connect(struct pair *p);
+void pair_up(struct pair *p, struct end *a, struct end *b, const struct conn *c);
+void pair_destroy(struct pair *p);
+
+/* one SGE at an offset of a pair's buffer */
+int pair_send(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len, int flags);
+int pair_recv(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len);
+
+/* Poll until there is a completion or the time is up: whether there is one. */
+bool cq_wait(struct ibv_cq *cq, struct ibv_wc *wc, double seconds);
+/* No completion for so long */
+bool cq_quiet(struct ibv_cq *cq, double seconds);
+/* The next completion is @status of @wr_id; a TAP result */
+bool wc_is(struct ibv_cq *cq, uint64_t wr_id, int status, struct ibv_wc *out, const char *fmt, ...)
+	printf_like(5, 6);
+
+/* A limit for what should have happened long ago on the slowest machine */
+#define PATIENCE 30.0
+
+#endif
