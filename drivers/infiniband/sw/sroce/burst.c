@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Packets into bursts: consecutive packets of one queue pair share an skb
+ * that the stack carries whole and that is segmented where it has to be, as
+ * late as can be (SKB_GSO_UDP_L4). All have the same length but the last,
+ * which may be shorter.
+ *
+ * The stack segments by its own rules: packet i of a burst over IPv4 gets the
+ * burst's identification plus i, and a length of its own. Both are in the
+ * ICRC, so each packet is written with what it will have.
+ */
+#include <linux/gfp.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/percpu.h>
+#include <linux/udp.h>
+#include <net/ip.h>
+#include <net/ip6_checksum.h>
+
+#include "sroce.h"
+#include "trace.h"
+#include "wire/icrc.h"
+
+/* Fragments that packets are written to; four pages deep, eight at best. */
+#define CHUNK_ORDER	3
+
+/* 14 KB give most of what a burst gains, and 64 KB is what IP can say. */
+#define BURST_MAX_LEN	61440
+
+struct sroce_chunk {
+	struct page *page;
+	u32 size;
+	u32 used;
+};
+
+/* One a CPU, used with bottom halves off: what one burst leaves, the next takes. */
+static DEFINE_PER_CPU(struct sroce_chunk, sroce_chunk);
+
+static bool chunk_refill(struct sroce_chunk *c, u32 len)
+{
+	unsigned int order = CHUNK_ORDER;
+	struct page *page;
+
+	/* every reader has finished with it: once more from the top */
+	if (c->page && page_ref_count(c->page) == 1 && c->size >= len) {
+		c->used = 0;
+		return true;
+	}
+
+	page = alloc_pages(GFP_ATOMIC | __GFP_COMP | __GFP_NOWARN | __GFP_NORETRY, order);
+	if (!page) {
+		order = get_order(len);
+		page = alloc_pages(GFP_ATOMIC | __GFP_COMP | __GFP_NOWARN, order);
+		if (!page)
+			return false;
+	}
+	if (c->page)
+		put_page(c->page);
+	c->page = page;
+	c->size = PAGE_SIZE << order;
+	c->used = 0;
+	return true;
+}
+
+/**
+ * sroce_burst_exit - give every CPU's chunk back
+ *
+ * Nothing is sent any more.
+ */
+void sroce_burst_exit(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		struct sroce_chunk *c = per_cpu_ptr(&sroce_chunk, cpu);
+
+		if (c->page)
+			put_page(c->page);
+		c->page = NULL;
+	}
+}
+
+/**
+ * sroce_burst_start - get ready to send
+ * @b: the burst
+ * @num: who sends
+ * @path: where to; its owner's lock is held as long as @b is used
+ *
+ * Bottom halves are off. Return: 0, or an errno if there is no route.
+ */
+int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce_path *path)
+{
+	struct net_device *ndev;
+	u32 room;
+
+	b->dst = sroce_path_dst(path);
+	if (!b->dst)
+		return -EHOSTUNREACH;
+	b->num = num;
+	b->path = path;
+	b->skb = NULL;
+	b->num_pkts = 0;
+
+	ndev = sroce_dst_dev(b->dst);
+	/* gso_features_check(): a longer skb would be segmented at once */
+	room = READ_ONCE(ndev->gso_max_size) - 1;
+	room -= min_t(u32, room, LL_RESERVED_SPACE(ndev) + WIRE_IP6_LEN + WIRE_UDP_LEN);
+	b->max_len = min_t(u32, room, BURST_MAX_LEN);
+	b->max_pkts = READ_ONCE(ndev->gso_max_segs);
+	return 0;
+}
+
+/**
+ * sroce_burst_fits - may a packet join what is collected?
+ * @b: the burst
+ * @len: bytes of UDP payload
+ *
+ * Return: false if sroce_burst_flush() has to come first.
+ */
+bool sroce_burst_fits(const struct sroce_burst *b, u32 len)
+{
+	const struct skb_shared_info *shinfo;
+
+	if (!b->skb)
+		return true;
+	shinfo = skb_shinfo(b->skb);
+	return !b->closed && len <= b->seg_len && b->num_pkts < b->max_pkts &&
+	       b->num_pkts * b->seg_len + len <= b->max_len &&
+	       shinfo->nr_frags < MAX_SKB_FRAGS;
+}
+
+static void put_ip4(struct sk_buff *skb, struct sroce_path *path)
+{
+	struct iphdr *ip = skb_put(skb, sizeof(*ip));
+
+	*ip = (struct iphdr) {
+		.version = 4,
+		.ihl = WIRE_IP4_LEN / 4,
+		.tos = path->tclass,
+		.id = htons(path->ip_id),
+		.frag_off = htons(IP_DF),
+		.ttl = path->hop_limit,
+		.protocol = IPPROTO_UDP,
+		.saddr = path->saddr.in4,
+		.daddr = path->daddr.in4,
+	};
+}
+
+static void put_ip6(struct sk_buff *skb, struct sroce_path *path)
+{
+	struct ipv6hdr *ip = skb_put(skb, sizeof(*ip));
+
+	ip6_flow_hdr(ip, path->tclass, path->flow_label);
+	ip->nexthdr = IPPROTO_UDP;
+	ip->hop_limit = path->hop_limit;
+	ip->saddr = path->saddr.in6;
+	ip->daddr = path->daddr.in6;
+}
+
+static struct sk_buff *burst_skb(struct sroce_burst *b)
+{
+	u32 room = LL_RESERVED_SPACE(sroce_dst_dev(b->dst));
+	struct sroce_path *path = b->path;
+	struct sk_buff *skb;
+	struct udphdr *udp;
+
+	skb = alloc_skb(room + WIRE_IP6_LEN + WIRE_UDP_LEN, GFP_ATOMIC | __GFP_NOWARN);
+	if (!skb)
+		return NULL;
+
+	skb_reserve(skb, room);
+	skb_reset_network_header(skb);
+	if (path->ipv6)
+		put_ip6(skb, path);
+	else
+		put_ip4(skb, path);
+	skb_set_transport_header(skb, skb->len);
+	udp = skb_put_zero(skb, sizeof(*udp));
+	udp->source = path->sport;
+	udp->dest = htons(WIRE_UDP_PORT);
+	skb_dst_set(skb, dst_clone(b->dst));
+	return skb;
+}
+
+/**
+ * sroce_burst_reserve - room for the next packet
+ * @b: the burst; sroce_burst_fits() has said yes
+ * @len: bytes from BTH to ICRC
+ *
+ * The room is the caller's until sroce_burst_commit(); a caller that finds
+ * that it can't fill it just doesn't commit.
+ *
+ * Return: where to write all but the ICRC, or NULL if memory is short.
+ */
+u8 *sroce_burst_reserve(struct sroce_burst *b, u32 len)
+{
+	struct sroce_chunk *c = this_cpu_ptr(&sroce_chunk);
+
+	if (!c->page || c->used + len > c->size)
+		if (!chunk_refill(c, len))
+			return NULL;
+	if (!b->skb) {
+		b->skb = burst_skb(b);
+		if (!b->skb)
+			return NULL;
+		b->seg_len = len;
+		b->num_pkts = 0;
+		b->closed = false;
+	}
+
+	b->page = c->page;
+	b->pkt = page_address(c->page) + c->used;
+	b->pkt_len = len;
+	return b->pkt;
+}
+
+static void put_icrc(const struct sroce_burst *b)
+{
+	const u8 *ip = skb_network_header(b->skb);
+	u16 udp_len = WIRE_UDP_LEN + b->pkt_len;
+	u32 tail = b->pkt_len - WIRE_ICRC_LEN;
+	u8 head[WIRE_ICRC_HEAD_MAX];
+	u32 len, crc;
+
+	if (b->path->ipv6)
+		len = wire_icrc_head6(head, ip, udp_len, b->pkt);
+	else
+		len = wire_icrc_head4(head, ip, b->path->ip_id + b->num_pkts, udp_len, b->pkt);
+	crc = sroce_crc32(WIRE_ICRC_SEED, head, len);
+	crc = sroce_crc32(crc, b->pkt + WIRE_BTH_LEN, tail - WIRE_BTH_LEN);
+	wire_icrc_put(b->pkt + tail, crc);
+}
+
+/**
+ * sroce_burst_commit - the packet is written: put its ICRC and let it join
+ * @b: the burst
+ */
+void sroce_burst_commit(struct sroce_burst *b)
+{
+	struct sroce_chunk *c = this_cpu_ptr(&sroce_chunk);
+	struct sk_buff *skb = b->skb;
+	int n = skb_shinfo(skb)->nr_frags;
+
+	put_icrc(b);
+	if (n && skb_can_coalesce(skb, n, b->page, c->used)) {
+		skb_frag_size_add(&skb_shinfo(skb)->frags[n - 1], b->pkt_len);
+		skb->len += b->pkt_len;
+		skb->data_len += b->pkt_len;
+		skb->truesize += b->pkt_len;
+	} else {
+		get_page(b->page);
+		skb_add_rx_frag(skb, n, b->page, c->used, b->pkt_len, b->pkt_len);
+	}
+	/* skb_can_coalesce() needs the next packet right behind this one */
+	c->used += b->pkt_len;
+	b->num_pkts++;
+	b->closed = b->pkt_len < b->seg_len;
+}
+
+/* The last reference to a burst's skb: the sender may go on. */
+static void tx_free(struct sk_buff *skb)
+{
+	struct sroce_qpn *num = skb_shinfo(skb)->destructor_arg;
+
+	atomic_sub(max_t(u32, skb_shinfo(skb)->gso_segs, 1), &num->tx_pkts);
+	/* pairs with the barrier in send.c between blocking and looking again */
+	smp_mb__after_atomic();
+	if (sroce_qpn_use(num)) {
+		struct sroce_qp *qp = num->qp;
+
+		if (test_and_clear_bit(SROCE_SQ_BLOCKED, &qp->sq.flags))
+			tasklet_schedule(&qp->sq.task);
+		sroce_qpn_unuse(num);
+	}
+	sroce_qpn_put(num);
+}
+
+static void put_checksum(struct sk_buff *skb, const struct sroce_path *path, bool burst)
+{
+	struct udphdr *udp = udp_hdr(skb);
+	u32 len = skb->len - skb_transport_offset(skb);
+
+	udp->len = htons(len);
+	/* zero is for IPv4 alone (RFC 768, RFC 8200), and not for segmentation */
+	if (!burst && !path->ipv6)
+		return;
+	if (path->ipv6)
+		udp->check = ~udp_v6_check(len, &path->saddr.in6, &path->daddr.in6, 0);
+	else
+		udp->check = ~udp_v4_check(len, path->saddr.in4, path->daddr.in4, 0);
+	skb->ip_summed = CHECKSUM_PARTIAL;
+	skb->csum_start = skb_transport_header(skb) - skb->head;
+	skb->csum_offset = offsetof(struct udphdr, check);
+}
+
+/**
+ * sroce_burst_flush - send what is collected
+ * @b: the burst; an empty one is fine
+ *
+ * Return: 0; -ENOBUFS if the device's queue would not have it, which is
+ * back-pressure and no loss; or another errno, for a loss like any other.
+ */
+int sroce_burst_flush(struct sroce_burst *b)
+{
+	struct sk_buff *skb = b->skb;
+	u32 len;
+	int err;
+
+	if (!skb)
+		return 0;
+	b->skb = NULL;
+	if (!b->num_pkts) {
+		kfree_skb(skb);
+		return 0;
+	}
+
+	len = skb->len;
+	put_checksum(skb, b->path, b->num_pkts > 1);
+	if (b->num_pkts > 1) {
+		skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
+		skb_shinfo(skb)->gso_size = b->seg_len;
+		skb_shinfo(skb)->gso_segs = b->num_pkts;
+	}
+	b->path->ip_id += b->num_pkts;
+
+	refcount_inc(&b->num->ref);
+	atomic_add(b->num_pkts, &b->num->tx_pkts);
+	skb_shinfo(skb)->destructor_arg = b->num;
+	skb->destructor = tx_free;
+
+	err = sroce_net_send(skb, b->path);
+	trace_sroce_burst(b, len, err);
+	return err;
+}

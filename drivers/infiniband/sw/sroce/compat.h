@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The only place that knows kernel versions: the rest is written for the
+ * newest kernel, and what older ones lack or name otherwise stands here.
+ */
+#ifndef SROCE_COMPAT_H
+#define SROCE_COMPAT_H
+
+#include <linux/hrtimer.h>
+#include <linux/skbuff.h>
+#include <linux/version.h>
+#include <net/dst.h>
+#include <net/flow.h>
+#include <net/inet_dscp.h>
+#include <net/ipv6.h>
+#include <net/udp_tunnel.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+#ifndef CONFIG_64BIT
+#error "sroce needs a 64-bit kernel"
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+static inline void hrtimer_setup(struct hrtimer *timer,
+				 enum hrtimer_restart (*function)(struct hrtimer *),
+				 clockid_t clock, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clock, mode);
+	timer->function = function;
+}
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+static inline bool skb_frags_readable(const struct sk_buff *skb)
+{
+	return true;
+}
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+/* there, but the core's own */
+static inline struct net_device *sroce_get_netdev(struct ib_device *ibdev, u32 port)
+{
+	struct net_device *ndev;
+
+	rcu_read_lock();
+	ndev = rcu_dereference(ibdev->port_data[port].netdev);
+	if (ndev && READ_ONCE(ndev->reg_state) == NETREG_REGISTERED)
+		dev_hold(ndev);
+	else
+		ndev = NULL;
+	rcu_read_unlock();
+	return ndev;
+}
+#define ib_device_get_netdev(ibdev, port) sroce_get_netdev(ibdev, port)
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
+/* renamed when it became RCU-protected; exists in some stable series too */
+#define sroce_dst_dev(dst) READ_ONCE((dst)->dev)
+#else
+#define sroce_dst_dev(dst) dst_dev(dst)
+#endif
+
+static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
+{
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 18, 0)
+	fl4->flowi4_tos = tos & INET_DSCP_MASK;
+#else
+	fl4->flowi4_dscp = inet_dsfield_to_dscp(tos);
+#endif
+}
+
+/* IPv6 was a module that others reached through stubs. */
+#if __has_include(<net/ipv6_stubs.h>)
+#include <net/ipv6_stubs.h>
+#define sroce_ip6_dst_lookup(net, fl6) \
+	ipv6_stub->ipv6_dst_lookup_flow(net, NULL, fl6, NULL)
+#else
+#define sroce_ip6_dst_lookup(net, fl6) \
+	ip6_dst_lookup_flow(net, NULL, fl6, NULL)
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 2, 0)
+#define ib_umem_get_va(device, addr, size, access) \
+	ib_umem_get(device, addr, size, access)
+#define sroce_tunnel_sock(sock) (sock)
+#else
+#define sroce_tunnel_sock(sock) ((sock)->sk)
+#endif
+
+/* The carry-less CRC-32 was reached through the crypto API alone. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)
+#define SROCE_CRC32_SHASH
+#endif
+
+/* create_cq() was given the udata, and is given the attributes now. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
+#define SROCE_CQ_ATTRS struct ib_udata
+#define sroce_cq_udata(attrs) (attrs)
+#else
+#define SROCE_CQ_ATTRS struct uverbs_attr_bundle
+#define sroce_cq_udata(attrs) ((attrs) ? &(attrs)->driver_udata : NULL)
+#endif
+
+/* reg_user_mr() has an argument more for memory placement hints. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
+#define SROCE_REG_MR_DMAH
+#define SROCE_REG_MR_HAS_DMAH false
+#else
+#define SROCE_REG_MR_DMAH struct ib_dmah *dmah,
+#define SROCE_REG_MR_HAS_DMAH (dmah != NULL)
+#endif
+
+#endif /* SROCE_COMPAT_H */

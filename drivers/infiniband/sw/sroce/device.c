@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* What the core asks of the device and its port. */
+#include <linux/etherdevice.h>
+#include <linux/utsname.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_cache.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "sroce.h"
+
+/**
+ * sroce_take - count an object of a limited number
+ * @count: how many there are
+ * @max: how many there may be
+ *
+ * Return: false if there are @max already; else atomic_dec() gives it back.
+ */
+bool sroce_take(atomic_t *count, int max)
+{
+	return atomic_add_unless(count, 1, max);
+}
+
+/**
+ * sroce_udata_clear - has the provider asked for nothing that we don't know?
+ * @udata: its request; NULL for a kernel consumer
+ *
+ * Return: true if it is empty or all zero.
+ */
+bool sroce_udata_clear(struct ib_udata *udata)
+{
+	return !udata || !udata->inlen || ib_is_udata_cleared(udata, 0, udata->inlen);
+}
+
+static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
+			      struct ib_udata *udata)
+{
+	if (udata && (udata->inlen || udata->outlen))
+		return -EINVAL;
+
+	memset(attr, 0, sizeof(*attr));
+	attr->sys_image_guid = ibdev->node_guid;
+	attr->max_mr_size = ~0ULL;
+	attr->page_size_cap = ~0ULL << PAGE_SHIFT;
+	attr->max_qp = SROCE_MAX_QP;
+	attr->max_qp_wr = SROCE_MAX_QP_WR;
+	attr->device_cap_flags = IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_PORT_ACTIVE_EVENT |
+				 IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_CURR_QP_STATE_MOD;
+	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	attr->max_send_sge = SROCE_MAX_SGE;
+	attr->max_recv_sge = SROCE_MAX_SGE;
+	attr->max_cq = SROCE_MAX_CQ;
+	attr->max_cqe = SROCE_MAX_CQE;
+	attr->max_mr = SROCE_MAX_MR;
+	attr->max_pd = SROCE_MAX_PD;
+	attr->max_ah = SROCE_MAX_AH;
+	attr->max_pkeys = 1;
+	/* 4.096 us << 15: what a busy CPU may keep a packet waiting */
+	attr->local_ca_ack_delay = 15;
+	return 0;
+}
+
+static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
+{
+	struct net_device *ndev = ib_device_get_netdev(ibdev, port);
+	int err;
+
+	attr->gid_tbl_len = 1024;
+	attr->ip_gids = true;
+	attr->max_msg_sz = SROCE_MAX_MSG;
+	attr->pkey_tbl_len = 1;
+	attr->max_vl_num = 1;
+	attr->state = IB_PORT_DOWN;
+	attr->phys_state = IB_PORT_PHYS_STATE_DISABLED;
+	attr->max_mtu = IB_MTU_4096;
+	attr->active_mtu = IB_MTU_256;
+	attr->active_width = IB_WIDTH_1X;
+	attr->active_speed = IB_SPEED_SDR;
+	if (!ndev)
+		return 0;
+
+	attr->active_mtu = iboe_get_mtu(READ_ONCE(ndev->mtu));
+	if (!netif_running(ndev)) {
+		attr->phys_state = IB_PORT_PHYS_STATE_DISABLED;
+	} else if (!netif_carrier_ok(ndev) || !attr->active_mtu) {
+		attr->phys_state = IB_PORT_PHYS_STATE_POLLING;
+	} else {
+		attr->state = IB_PORT_ACTIVE;
+		attr->phys_state = IB_PORT_PHYS_STATE_LINK_UP;
+	}
+	if (!attr->active_mtu)
+		attr->active_mtu = IB_MTU_256;
+	dev_put(ndev);
+
+	err = ib_get_eth_speed(ibdev, port, &attr->active_speed, &attr->active_width);
+	return err == -ENODEV ? 0 : err;
+}
+
+static int sroce_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
+{
+	if (index)
+		return -EINVAL;
+	*pkey = SROCE_PKEY;
+	return 0;
+}
+
+static int sroce_get_port_immutable(struct ib_device *ibdev, u32 port,
+				    struct ib_port_immutable *immutable)
+{
+	struct ib_port_attr attr = {};
+	int err;
+
+	/* management datagrams need QP1, which this device does not have yet */
+	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP;
+	err = ib_query_port(ibdev, port, &attr);
+	if (err)
+		return err;
+
+	immutable->pkey_tbl_len = attr.pkey_tbl_len;
+	immutable->gid_tbl_len = attr.gid_tbl_len;
+	return 0;
+}
+
+static enum rdma_link_layer sroce_get_link_layer(struct ib_device *ibdev, u32 port)
+{
+	return IB_LINK_LAYER_ETHERNET;
+}
+
+/* GIDs are the core's: it looks for these two to manage the table itself. */
+static int sroce_add_gid(const struct ib_gid_attr *attr, void **context)
+{
+	return 0;
+}
+
+static int sroce_del_gid(const struct ib_gid_attr *attr, void **context)
+{
+	return 0;
+}
+
+static void sroce_get_dev_fw_str(struct ib_device *ibdev, char *str)
+{
+	snprintf(str, IB_FW_VERSION_NAME_MAX, "%s", init_utsname()->release);
+}
+
+static int sroce_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
+{
+	if (!sroce_udata_clear(udata))
+		return -EINVAL;
+	return sroce_take(&to_sdev(ibpd->device)->num_pd, SROCE_MAX_PD) ? 0 : -ENOMEM;
+}
+
+static int sroce_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
+{
+	atomic_dec(&to_sdev(ibpd->device)->num_pd);
+	return 0;
+}
+
+/* The core has no more use for the device; its memory goes after this. */
+static void sroce_dealloc_driver(struct ib_device *ibdev)
+{
+	struct sroce_dev *sdev = to_sdev(ibdev);
+
+	sroce_net_detach(sdev);
+	xa_destroy(&sdev->mrs);
+	free_percpu(sdev->stats);
+}
+
+const struct ib_device_ops sroce_dev_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = (enum rdma_driver_id)SROCE_DRIVER_ID,
+	.uverbs_abi_ver = SROCE_ABI_VERSION,
+
+	.add_gid = sroce_add_gid,
+	.alloc_hw_port_stats = sroce_alloc_hw_port_stats,
+	.alloc_pd = sroce_alloc_pd,
+	.alloc_ucontext = sroce_alloc_ucontext,
+	.create_ah = sroce_create_ah,
+	.create_cq = sroce_create_cq,
+	.create_qp = sroce_create_qp,
+	.create_user_ah = sroce_create_ah,
+	.dealloc_driver = sroce_dealloc_driver,
+	.dealloc_pd = sroce_dealloc_pd,
+	.dealloc_ucontext = sroce_dealloc_ucontext,
+	.del_gid = sroce_del_gid,
+	.dereg_mr = sroce_dereg_mr,
+	.destroy_ah = sroce_destroy_ah,
+	.destroy_cq = sroce_destroy_cq,
+	.destroy_qp = sroce_destroy_qp,
+	.disassociate_ucontext = sroce_disassociate_ucontext,
+	.get_dev_fw_str = sroce_get_dev_fw_str,
+	.get_hw_stats = sroce_get_hw_stats,
+	.get_link_layer = sroce_get_link_layer,
+	.get_port_immutable = sroce_get_port_immutable,
+	.mmap = sroce_mmap,
+	.mmap_free = sroce_mmap_free,
+	.modify_qp = sroce_modify_qp,
+	.query_ah = sroce_query_ah,
+	.query_device = sroce_query_device,
+	.query_pkey = sroce_query_pkey,
+	.query_port = sroce_query_port,
+	.query_qp = sroce_query_qp,
+	.reg_user_mr = sroce_reg_user_mr,
+
+	INIT_RDMA_OBJ_SIZE(ib_ah, sroce_ah, ibah),
+	INIT_RDMA_OBJ_SIZE(ib_cq, sroce_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_pd, sroce_pd, ibpd),
+	INIT_RDMA_OBJ_SIZE(ib_qp, sroce_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, sroce_ucontext, ibuc),
+};

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* The module: links come and go, and follow their netdevs. */
+#include <linux/etherdevice.h>
+#include <linux/if_arp.h>
+#include <linux/module.h>
+#include <net/addrconf.h>
+#include <rdma/ib_addr.h>
+#include <rdma/rdma_netlink.h>
+
+#include "sroce.h"
+
+MODULE_DESCRIPTION("Software RoCE v2 device");
+MODULE_LICENSE("Dual BSD/GPL");
+MODULE_ALIAS_RDMA_LINK("sroce");
+
+/* Can RoCE v2 be carried over this netdev? */
+static int check_netdev(struct net_device *ndev)
+{
+	if (ndev->type != ARPHRD_ETHER && ndev->type != ARPHRD_LOOPBACK &&
+	    ndev->type != ARPHRD_NONE) {
+		netdev_dbg(ndev, "sroce: neither Ethernet nor IP: no RoCE v2 over it\n");
+		return -EOPNOTSUPP;
+	}
+	if (!iboe_get_mtu(ndev->mtu)) {
+		netdev_dbg(ndev, "sroce: its MTU of %u is less than 256 and headers\n",
+			   ndev->mtu);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static void set_guid(struct ib_device *ibdev, struct net_device *ndev)
+{
+	u8 mac[ETH_ALEN];
+
+	if (ndev->addr_len == ETH_ALEN && !is_zero_ether_addr(ndev->dev_addr))
+		ether_addr_copy(mac, ndev->dev_addr);
+	else
+		eth_random_addr(mac);
+	addrconf_addr_eui48((u8 *)&ibdev->node_guid, mac);
+}
+
+static struct sroce_dev *dev_alloc(struct net_device *ndev)
+{
+	struct sroce_dev *sdev = ib_alloc_device(sroce_dev, ibdev);
+
+	if (!sdev)
+		return NULL;
+	sdev->stats = alloc_percpu(struct sroce_stats);
+	if (!sdev->stats) {
+		ib_dealloc_device(&sdev->ibdev);
+		return NULL;
+	}
+
+	xa_init_flags(&sdev->mrs, XA_FLAGS_ALLOC1);
+	sdev->mr_next = get_random_u32_below(0xffffff) + 1;
+	INIT_LIST_HEAD(&sdev->net_entry);
+
+	sdev->ibdev.node_type = RDMA_NODE_IB_CA;
+	sdev->ibdev.phys_port_cnt = 1;
+	sdev->ibdev.num_comp_vectors = num_possible_cpus();
+	sdev->ibdev.uverbs_cmd_mask |= BIT_ULL(SROCE_CMD_DOORBELL);
+	sdev->ibdev.driver_def = sroce_uapi_defs;
+	strscpy(sdev->ibdev.node_desc, "sroce", sizeof(sdev->ibdev.node_desc));
+	set_guid(&sdev->ibdev, ndev);
+	ib_set_device_ops(&sdev->ibdev, &sroce_dev_ops);
+	return sdev;
+}
+
+static int sroce_newlink(const char *name, struct net_device *ndev)
+{
+	struct ib_device *ibdev;
+	struct sroce_dev *sdev;
+	int err;
+
+	err = check_netdev(ndev);
+	if (err)
+		return err;
+
+	ibdev = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)SROCE_DRIVER_ID);
+	if (ibdev) {
+		netdev_dbg(ndev, "sroce: %s is its link already\n", dev_name(&ibdev->dev));
+		ib_device_put(ibdev);
+		return -EEXIST;
+	}
+
+	sdev = dev_alloc(ndev);
+	if (!sdev)
+		return -ENOMEM;
+	err = sroce_net_attach(sdev, dev_net(ndev), ndev->ifindex);
+	if (err) {
+		netdev_dbg(ndev, "sroce: UDP port %d can't be had (%d): see ss -lunp 'sport = :%d'\n",
+			   WIRE_UDP_PORT, err, WIRE_UDP_PORT);
+		goto err_dealloc;
+	}
+	err = ib_device_set_netdev(&sdev->ibdev, ndev, 1);
+	if (err)
+		goto err_dealloc;
+	err = ib_register_device(&sdev->ibdev, name, NULL);
+	if (err)
+		goto err_dealloc;
+	return 0;
+
+err_dealloc:
+	ib_dealloc_device(&sdev->ibdev);
+	return err;
+}
+
+static struct rdma_link_ops sroce_link_ops = {
+	.type = "sroce",
+	.newlink = sroce_newlink,
+};
+
+static void port_event(struct ib_device *ibdev, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = ibdev,
+		.event = type,
+		.element.port_num = 1,
+	};
+
+	ib_dispatch_event(&event);
+}
+
+static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)
+{
+	struct net_device *ndev = netdev_notifier_info_to_dev(ptr);
+	struct ib_device *ibdev;
+
+	ibdev = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)SROCE_DRIVER_ID);
+	if (!ibdev)
+		return NOTIFY_DONE;
+
+	switch (event) {
+	case NETDEV_UNREGISTER:
+		/*
+		 * The rest of the link goes in the core's own time; what sends
+		 * must not outlive the netdev's namespace.
+		 */
+		WRITE_ONCE(to_sdev(ibdev)->gone, true);
+		sroce_qp_fatal_all(to_sdev(ibdev));
+		sroce_net_detach(to_sdev(ibdev));
+		ib_unregister_device_queued(ibdev);
+		break;
+	case NETDEV_UP:
+	case NETDEV_DOWN:
+	case NETDEV_CHANGE:
+		port_event(ibdev, netif_running(ndev) && netif_carrier_ok(ndev) ?
+				  IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR);
+		break;
+	case NETDEV_CHANGEMTU:
+		/* nothing is kept of it: query_port asks the netdev */
+		port_event(ibdev, iboe_get_mtu(ndev->mtu) ? IB_EVENT_PORT_ACTIVE :
+							    IB_EVENT_PORT_ERR);
+		break;
+	}
+	ib_device_put(ibdev);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block sroce_netdev_nb = {
+	.notifier_call = sroce_netdev_event,
+};
+
+/*
+ * A client of our own devices, to hear of their end before ib_uverbs does: it
+ * came before us and so goes after us. While programs still have their rings,
+ * everything they posted is flushed, so that those that poll see their
+ * device go, however it goes.
+ */
+static int client_add(struct ib_device *ibdev)
+{
+	return ibdev->ops.driver_id == (enum rdma_driver_id)SROCE_DRIVER_ID ? 0 : -EOPNOTSUPP;
+}
+
+static void client_remove(struct ib_device *ibdev, void *data)
+{
+	sroce_qp_fatal_all(to_sdev(ibdev));
+}
+
+static struct ib_client sroce_client = {
+	.name = "sroce",
+	.add = client_add,
+	.remove = client_remove,
+	.no_kverbs_req = true,
+};
+
+static int __init sroce_init(void)
+{
+	int err;
+
+	err = sroce_icrc_init();
+	if (err)
+		return err;
+	err = sroce_net_init();
+	if (err)
+		goto err_icrc;
+	err = ib_register_client(&sroce_client);
+	if (err)
+		goto err_net;
+	err = register_netdevice_notifier(&sroce_netdev_nb);
+	if (err)
+		goto err_client;
+	rdma_link_register(&sroce_link_ops);
+	return 0;
+
+err_client:
+	ib_unregister_client(&sroce_client);
+err_net:
+	sroce_net_exit();
+err_icrc:
+	sroce_icrc_exit();
+	return err;
+}
+
+static void __exit sroce_exit(void)
+{
+	rdma_link_unregister(&sroce_link_ops);
+	unregister_netdevice_notifier(&sroce_netdev_nb);
+	ib_unregister_driver((enum rdma_driver_id)SROCE_DRIVER_ID);
+	ib_unregister_client(&sroce_client);
+	sroce_net_exit();
+	sroce_burst_exit();
+	/* memory that went by RCU, and callbacks of this module */
+	rcu_barrier();
+	sroce_icrc_exit();
+}
+
+module_init(sroce_init);
+module_exit(sroce_exit);

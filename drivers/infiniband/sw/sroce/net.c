@@ -1,0 +1,713 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The edge to the network stack: routes and transmission, sockets and
+ * reception.
+ *
+ * A namespace with a link has a UDP socket for each family that owns the port
+ * and makes the stack join a NIC's packets. The packets themselves are taken
+ * by a netfilter hook behind the firewall: that is where a burst is whole, in
+ * order, and on the CPU that it came in on (Documentation/decisions.rst).
+ */
+#include <linux/netfilter.h>
+#include <linux/netfilter_ipv4.h>
+#include <linux/netfilter_ipv6.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <net/ip.h>
+#include <net/ip6_fib.h>
+#include <net/ip6_route.h>
+#include <net/netns/generic.h>
+#include <net/route.h>
+#include <net/udp.h>
+#include <net/udp_tunnel.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_cache.h>
+
+#include "sroce.h"
+#include "trace.h"
+#include "wire/icrc.h"
+
+/**
+ * struct sroce_net - what a namespace with links has
+ * @devs: its links
+ * @sk4: owns the port over IPv4
+ * @sk6: owns it over IPv6; NULL where that is off
+ */
+struct sroce_net {
+	struct list_head devs;
+	struct socket *sk4;
+	struct socket *sk6;
+};
+
+static unsigned int sroce_net_id;
+
+/* Guards every namespace's links and sockets; netlink and its ends only. */
+static DEFINE_MUTEX(sroce_net_lock);
+
+/* Transmission */
+
+/**
+ * sroce_path_init - the way to a peer
+ * @path: filled in, without a route
+ * @attr: address vector; the core has looked its source GID up
+ * @lqpn: own queue pair, for the flow's UDP source port
+ * @rqpn: the peer's
+ *
+ * Return: 0, or -EINVAL if the two ends speak different protocols.
+ */
+int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u32 lqpn,
+		    u32 rqpn)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in in4;
+		struct sockaddr_in6 in6;
+	} saddr = {}, daddr = {};
+	struct net_device *ndev;
+
+	if (!(rdma_ah_get_ah_flags(attr) & IB_AH_GRH) || !grh->sgid_attr ||
+	    grh->sgid_attr->gid_type != IB_GID_TYPE_ROCE_UDP_ENCAP)
+		return -EINVAL;
+
+	rdma_gid2ip(&saddr.sa, &grh->sgid_attr->gid);
+	rdma_gid2ip(&daddr.sa, &grh->dgid);
+	if (saddr.sa.sa_family != daddr.sa.sa_family)
+		return -EINVAL;
+
+	memset(path, 0, sizeof(*path));
+	rcu_read_lock();
+	ndev = rdma_read_gid_attr_ndev_rcu(grh->sgid_attr);
+	if (!IS_ERR(ndev)) {
+		path->net = dev_net(ndev);
+		path->oif = ndev->ifindex;
+	}
+	rcu_read_unlock();
+	if (!path->net)
+		return -EINVAL;
+
+	path->ipv6 = saddr.sa.sa_family == AF_INET6;
+	if (path->ipv6) {
+		path->saddr.in6 = saddr.in6.sin6_addr;
+		path->daddr.in6 = daddr.in6.sin6_addr;
+	} else {
+		path->saddr.in4 = saddr.in4.sin_addr.s_addr;
+		path->daddr.in4 = daddr.in4.sin_addr.s_addr;
+	}
+	path->tclass = grh->traffic_class;
+	path->hop_limit = grh->hop_limit ?: 64;
+	path->flow_label = cpu_to_be32(grh->flow_label & 0xfffff);
+	path->sport = htons(rdma_get_udp_sport(grh->flow_label, lqpn, rqpn));
+	path->ip_id = get_random_u16();
+	return 0;
+}
+
+/**
+ * sroce_path_release - forget a path's route
+ * @path: the path; one that was never set up is fine
+ */
+void sroce_path_release(struct sroce_path *path)
+{
+	dst_release(path->dst);
+	path->dst = NULL;
+}
+
+static struct dst_entry *route4(struct sroce_path *path)
+{
+	struct flowi4 fl4 = {
+		.flowi4_oif = path->oif,
+		.flowi4_proto = IPPROTO_UDP,
+		.saddr = path->saddr.in4,
+		.daddr = path->daddr.in4,
+		.fl4_sport = path->sport,
+		.fl4_dport = htons(WIRE_UDP_PORT),
+	};
+	struct rtable *rt;
+
+	sroce_flowi4_set_tos(&fl4, path->tclass);
+	rt = ip_route_output_flow(path->net, &fl4, NULL);
+	return IS_ERR(rt) ? NULL : &rt->dst;
+}
+
+static struct dst_entry *route6(struct sroce_path *path)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	struct flowi6 fl6 = {
+		.flowi6_oif = path->oif,
+		.flowi6_proto = IPPROTO_UDP,
+		.flowlabel = ip6_make_flowinfo(path->tclass, path->flow_label),
+		.saddr = path->saddr.in6,
+		.daddr = path->daddr.in6,
+		.fl6_sport = path->sport,
+		.fl6_dport = htons(WIRE_UDP_PORT),
+	};
+	struct dst_entry *dst = sroce_ip6_dst_lookup(path->net, &fl6);
+
+	if (IS_ERR(dst))
+		return NULL;
+	if (dst->error) {
+		dst_release(dst);
+		return NULL;
+	}
+	path->dst_cookie = rt6_get_cookie(dst_rt6_info(dst));
+	return dst;
+#else
+	return NULL;
+#endif
+}
+
+/**
+ * sroce_path_dst - a path's route, looked up again if it has changed
+ * @path: the path; its owner's lock is held
+ *
+ * Bottom halves are off. Return: the route, kept by @path; NULL for none.
+ */
+struct dst_entry *sroce_path_dst(struct sroce_path *path)
+{
+	if (path->dst && dst_check(path->dst, path->dst_cookie))
+		return path->dst;
+	sroce_path_release(path);
+	path->dst_cookie = 0;
+	path->dst = path->ipv6 ? route6(path) : route4(path);
+	return path->dst;
+}
+
+/**
+ * sroce_net_send - hand an skb to the stack
+ * @skb: from its IP header on, with its route; consumed
+ * @path: whose route it is
+ *
+ * Return: 0, -ENOBUFS if a queue on the way out was full, or another errno.
+ */
+int sroce_net_send(struct sk_buff *skb, const struct sroce_path *path)
+{
+	int err;
+
+	if (path->ipv6) {
+		skb->protocol = htons(ETH_P_IPV6);
+		memset(IP6CB(skb), 0, sizeof(*IP6CB(skb)));
+		err = ip6_local_out(path->net, NULL, skb);
+	} else {
+		skb->protocol = htons(ETH_P_IP);
+		memset(IPCB(skb), 0, sizeof(*IPCB(skb)));
+		err = ip_local_out(path->net, NULL, skb);
+	}
+	/* a queue's verdict; congestion that it only announces drops nothing */
+	return err > 0 ? net_xmit_errno(err) : err;
+}
+
+/* Reception: places in an skb */
+
+/* The piece of an skb that @pos stands in; moves on past empty ones. */
+static const u8 *rx_piece(struct sroce_rx_pos *pos, u32 *len)
+{
+	for (;;) {
+		const struct skb_shared_info *shinfo = skb_shinfo(pos->skb);
+		u32 size;
+
+		if (pos->frag < 0)
+			size = skb_headlen(pos->skb);
+		else
+			size = skb_frag_size(&shinfo->frags[pos->frag]);
+		if (pos->off < size) {
+			*len = size - pos->off;
+			if (pos->frag < 0)
+				return pos->skb->data + pos->off;
+			return (u8 *)skb_frag_address(&shinfo->frags[pos->frag]) + pos->off;
+		}
+
+		pos->off -= size;
+		if (++pos->frag < shinfo->nr_frags)
+			continue;
+		/* the head's fragment list, or the next in it */
+		pos->skb = pos->listed ? pos->skb->next : shinfo->frag_list;
+		pos->listed = true;
+		pos->frag = -1;
+	}
+}
+
+/**
+ * sroce_rx_copy - read bytes of a received skb
+ * @pos: from where; moved on
+ * @to: where to put them; NULL to skip them
+ * @len: how many; the skb has them
+ */
+void sroce_rx_copy(struct sroce_rx_pos *pos, void *to, u32 len)
+{
+	while (len) {
+		u32 n;
+		const u8 *p = rx_piece(pos, &n);
+
+		n = min(n, len);
+		if (to) {
+			memcpy(to, p, n);
+			to += n;
+		}
+		pos->off += n;
+		len -= n;
+	}
+}
+
+static u32 rx_crc(struct sroce_rx_pos *pos, u32 crc, u32 len)
+{
+	while (len) {
+		u32 n;
+		const u8 *p = rx_piece(pos, &n);
+
+		n = min(n, len);
+		crc = sroce_crc32(crc, p, n);
+		pos->off += n;
+		len -= n;
+	}
+	return crc;
+}
+
+/* Reception: packets */
+
+/**
+ * struct rx_burst - an skb and how far it has been taken apart
+ * @skb: the skb
+ * @ip: its IP header
+ * @ipv6: which it is
+ * @sdev: a link of this namespace, to count what belongs to no queue pair
+ * @num: packets of it so far
+ * @id_step: by how much the identification grows from packet to packet
+ * @pos: the next packet's BTH
+ * @qp: taken, and its receive side locked, for a run of its packets
+ * @qpn: its number
+ * @no_qp: @qpn is not to be looked up again: there is none for this skb
+ * @run_sq: its send side has something to do
+ */
+struct rx_burst {
+	struct sk_buff *skb;
+	const u8 *ip;
+	bool ipv6;
+	struct sroce_dev *sdev;
+	u32 num;
+	u32 id_step;
+	struct sroce_rx_pos pos;
+	struct sroce_qp *qp;
+	u32 qpn;
+	bool no_qp;
+	bool run_sq;
+};
+
+static u32 icrc_head(const struct rx_burst *rx, u8 *head, const u8 *bth, u32 len, u32 step)
+{
+	u16 udp_len = WIRE_UDP_LEN + len;
+
+	if (rx->ipv6)
+		return wire_icrc_head6(head, rx->ip, udp_len, bth);
+	return wire_icrc_head4(head, rx->ip,
+			       wire_get16(rx->ip + 4) + step * rx->num, udp_len, bth);
+}
+
+static bool icrc_ok(const struct rx_burst *rx, const u8 *bth, u32 len, u32 step)
+{
+	struct sroce_rx_pos pos = rx->pos;
+	u8 head[WIRE_ICRC_HEAD_MAX];
+	u8 icrc[WIRE_ICRC_LEN];
+	u32 crc;
+
+	crc = sroce_crc32(WIRE_ICRC_SEED, head, icrc_head(rx, head, bth, len, step));
+	sroce_rx_copy(&pos, NULL, WIRE_BTH_LEN);
+	crc = rx_crc(&pos, crc, len - WIRE_BTH_LEN - WIRE_ICRC_LEN);
+	sroce_rx_copy(&pos, icrc, sizeof(icrc));
+	return wire_icrc_match(icrc, crc);
+}
+
+/*
+ * GRO leaves the first packet's identification alone. What the others had is
+ * one more each, or the same for all: the second packet tells.
+ */
+static bool rx_icrc(struct rx_burst *rx, const u8 *bth, u32 len)
+{
+	if (icrc_ok(rx, bth, len, rx->id_step))
+		return true;
+	if (rx->num != 1 || rx->ipv6)
+		return false;
+	rx->id_step = 0;
+	return icrc_ok(rx, bth, len, rx->id_step);
+}
+
+/* RC: the two ends know each other's addresses (Annex A17.4.5). */
+static bool from_peer(const struct sroce_qp *qp, const struct rx_burst *rx)
+{
+	const struct sroce_path *path = &qp->rq.path;
+
+	if (path->ipv6 != rx->ipv6 || path->net != dev_net(rx->skb->dev))
+		return false;
+	if (rx->ipv6) {
+		const struct ipv6hdr *ip = (const void *)rx->ip;
+
+		return ipv6_addr_equal(&ip->saddr, &path->daddr.in6) &&
+		       ipv6_addr_equal(&ip->daddr, &path->saddr.in6);
+	} else {
+		const struct iphdr *ip = (const void *)rx->ip;
+
+		return ip->saddr == path->daddr.in4 && ip->daddr == path->saddr.in4;
+	}
+}
+
+static void run_end(struct rx_burst *rx)
+{
+	struct sroce_qp *qp = rx->qp;
+
+	rx->qp = NULL;
+	if (!qp)
+		return;
+	sroce_recv_end(qp);
+	if (rx->run_sq)
+		sroce_send_run(qp);
+	rx->run_sq = false;
+	sroce_qp_put(qp);
+}
+
+static bool run_start(struct rx_burst *rx, u32 qpn)
+{
+	rx->qpn = qpn;
+	rx->qp = sroce_qp_get(qpn);
+	if (!rx->qp) {
+		sroce_count(rx->sdev, RX_NO_QP);
+		rx->no_qp = true;
+		return false;
+	}
+	rx->no_qp = false;
+	spin_lock(&rx->qp->rq.lock);
+	return true;
+}
+
+static void rx_packet(struct rx_burst *rx, const struct wire_pkt *pkt)
+{
+	struct sroce_rx_pos payload = rx->pos;
+	struct sroce_dev *sdev;
+
+	if (rx->qpn != pkt->qpn || (!rx->qp && !rx->no_qp)) {
+		run_end(rx);
+		if (!run_start(rx, pkt->qpn))
+			return;
+	} else if (rx->no_qp) {
+		sroce_count(rx->sdev, RX_NO_QP);
+		return;
+	}
+
+	sdev = qp_dev(rx->qp);
+	if (!from_peer(rx->qp, rx)) {
+		sroce_count(sdev, RX_WRONG_PEER);
+		return;
+	}
+	sroce_count(sdev, RX_PKTS);
+	sroce_count_add(sdev, RX_BYTES, pkt->payload_len);
+	if ((pkt->pkey & 0x7fff) != (SROCE_PKEY & 0x7fff)) {
+		sroce_count(sdev, RX_WRONG_PKEY);
+		return;
+	}
+
+	if (pkt->op->flags & WIRE_RESPONSE) {
+		sroce_ack_note(rx->qp, pkt);
+		rx->run_sq = true;
+		return;
+	}
+	sroce_rx_copy(&payload, NULL, pkt->op->hdr_len);
+	sroce_recv_packet(rx->qp, pkt, &payload);
+	/* an error at the responder flushes the send queue as well */
+	rx->run_sq |= READ_ONCE(rx->qp->state) == IB_QPS_ERR;
+}
+
+static void rx_segment(struct rx_burst *rx, u32 len)
+{
+	u8 hdr[WIRE_MAX_HDR_LEN];
+	struct sroce_rx_pos pos = rx->pos;
+	struct wire_pkt pkt;
+
+	sroce_rx_copy(&pos, hdr, min_t(u32, len, sizeof(hdr)));
+	if (wire_parse(hdr, len, &pkt) != WIRE_OK)
+		sroce_count(rx->sdev, RX_MALFORMED);
+	else if (!rx_icrc(rx, hdr, len))
+		sroce_count(rx->sdev, RX_ICRC);
+	else
+		rx_packet(rx, &pkt);
+
+	sroce_rx_copy(&rx->pos, NULL, len);
+	rx->num++;
+}
+
+/* A link to count on: that of the netdev, or any of its namespace. */
+static struct sroce_dev *rx_dev(struct net *net, const struct sk_buff *skb)
+{
+	struct sroce_net *snet = net_generic(net, sroce_net_id);
+	struct sroce_dev *sdev, *any = NULL;
+
+	list_for_each_entry_rcu(sdev, &snet->devs, net_entry) {
+		if (sdev->ifindex == skb->dev->ifindex)
+			return sdev;
+		any = sdev;
+	}
+	return any;
+}
+
+/* An skb's UDP payload lies at @off; it is ours to free. RCU is held. */
+static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
+{
+	struct skb_shared_info *shinfo = skb_shinfo(skb);
+	struct rx_burst rx = {
+		.skb = skb,
+		.ip = skb_network_header(skb),
+		.ipv6 = ipv6,
+		.sdev = rx_dev(net, skb),
+		.id_step = 1,
+		.qpn = ~0U,
+		.pos = { .skb = skb, .frag = -1, .off = off },
+	};
+	const struct udphdr *udp = (const void *)(skb->data + off - WIRE_UDP_LEN);
+	u32 left = skb->len - off;
+	u32 seg = left;
+
+	if (!rx.sdev)
+		return;
+	if (skb_is_gso(skb)) {
+		/* a list of whole packets is for forwarding, not for us */
+		if (!(shinfo->gso_type & SKB_GSO_UDP_L4) ||
+		    shinfo->gso_type & SKB_GSO_FRAGLIST)
+			goto malformed;
+		seg = shinfo->gso_size;
+	}
+	if (ntohs(udp->len) != left + WIRE_UDP_LEN || !skb_frags_readable(skb) || !seg)
+		goto malformed;
+	if (udp->check && nf_checksum(skb, NF_INET_LOCAL_IN, off - WIRE_UDP_LEN, IPPROTO_UDP,
+				      ipv6 ? AF_INET6 : AF_INET)) {
+		sroce_count(rx.sdev, RX_CSUM);
+		return;
+	}
+
+	sroce_count(rx.sdev, RX_BURSTS);
+	trace_sroce_receive(left, DIV_ROUND_UP(left, seg));
+	for (; left; left -= min(left, seg))
+		rx_segment(&rx, min(left, seg));
+	run_end(&rx);
+	return;
+
+malformed:
+	sroce_count(rx.sdev, RX_MALFORMED);
+}
+
+/*
+ * We take the packet before the chain's end, where conntrack would confirm
+ * its entry: without that, every packet would be NEW to the firewall.
+ */
+static bool confirm_conntrack(struct sk_buff *skb)
+{
+#if IS_ENABLED(CONFIG_NF_CONNTRACK)
+	const struct nf_ct_hook *hook = rcu_dereference(nf_ct_hook);
+
+	if (hook && skb->_nfct)
+		return hook->confirm(skb) == NF_ACCEPT;
+#endif
+	return true;
+}
+
+static unsigned int rx_steal(const struct nf_hook_state *state, struct sk_buff *skb,
+			     u32 ip_len, bool ipv6)
+{
+	const struct udphdr *udp;
+
+	if (!pskb_may_pull(skb, ip_len + sizeof(*udp)))
+		return NF_DROP;
+	udp = (const void *)(skb->data + ip_len);
+	if (udp->dest != htons(WIRE_UDP_PORT))
+		return NF_ACCEPT;
+	if (!confirm_conntrack(skb))
+		return NF_DROP;
+
+	/* a tap's writer delivers in its own context */
+	local_bh_disable();
+	rx_skb(state->net, skb, ip_len + sizeof(*udp), ipv6);
+	local_bh_enable();
+	consume_skb(skb);
+	return NF_STOLEN;
+}
+
+static unsigned int sroce_hook4(void *priv, struct sk_buff *skb,
+				const struct nf_hook_state *state)
+{
+	const struct iphdr *ip = ip_hdr(skb);
+
+	/* with options it is no RoCE packet: the ICRC has no place for them */
+	if (ip->protocol != IPPROTO_UDP || ip->ihl != WIRE_IP4_LEN / 4)
+		return NF_ACCEPT;
+	return rx_steal(state, skb, WIRE_IP4_LEN, false);
+}
+
+static unsigned int sroce_hook6(void *priv, struct sk_buff *skb,
+				const struct nf_hook_state *state)
+{
+	if (ipv6_hdr(skb)->nexthdr != IPPROTO_UDP)
+		return NF_ACCEPT;
+	return rx_steal(state, skb, WIRE_IP6_LEN, true);
+}
+
+static const struct nf_hook_ops sroce_hooks[] = {
+	{
+		.hook = sroce_hook4,
+		.pf = NFPROTO_IPV4,
+		.hooknum = NF_INET_LOCAL_IN,
+		.priority = NF_IP_PRI_LAST,
+	}, {
+		.hook = sroce_hook6,
+		.pf = NFPROTO_IPV6,
+		.hooknum = NF_INET_LOCAL_IN,
+		.priority = NF_IP6_PRI_LAST,
+	},
+};
+
+/* Namespaces */
+
+/* What reaches the socket is for the port and no RoCE packet. */
+static int sock_rcv(struct sock *sk, struct sk_buff *skb)
+{
+	kfree_skb(skb);
+	return 0;
+}
+
+static void sock_close(struct socket **sock)
+{
+	if (*sock)
+		udp_tunnel_sock_release(sroce_tunnel_sock(*sock));
+	*sock = NULL;
+}
+
+static int sock_open(struct net *net, struct socket **sock, bool ipv6)
+{
+	struct udp_port_cfg port = {
+		.family = ipv6 ? AF_INET6 : AF_INET,
+		.local_udp_port = htons(WIRE_UDP_PORT),
+		.ipv6_v6only = ipv6,
+	};
+	struct udp_tunnel_sock_cfg cfg = {
+		.encap_type = 1,
+		.encap_rcv = sock_rcv,
+	};
+	int one = 1;
+	int err;
+
+	err = udp_sock_create(net, &port, sock);
+	if (err)
+		return err;
+	setup_udp_tunnel_sock(net, sroce_tunnel_sock(*sock), &cfg);
+	/* GRO joins a NIC's packets for a socket that takes bursts */
+	err = (*sock)->ops->setsockopt(*sock, SOL_UDP, UDP_GRO, KERNEL_SOCKPTR(&one),
+				       sizeof(one));
+	if (err)
+		sock_close(sock);
+	return err;
+}
+
+static int net_open(struct net *net, struct sroce_net *snet)
+{
+	int err;
+
+	err = sock_open(net, &snet->sk4, false);
+	if (err)
+		return err;
+	err = sock_open(net, &snet->sk6, true);
+	if (err && err != -EAFNOSUPPORT)
+		goto err_sk4;
+	err = nf_register_net_hooks(net, sroce_hooks, ARRAY_SIZE(sroce_hooks));
+	if (err)
+		goto err_sk6;
+	return 0;
+
+err_sk6:
+	sock_close(&snet->sk6);
+err_sk4:
+	sock_close(&snet->sk4);
+	return err;
+}
+
+static void net_close(struct net *net, struct sroce_net *snet)
+{
+	nf_unregister_net_hooks(net, sroce_hooks, ARRAY_SIZE(sroce_hooks));
+	sock_close(&snet->sk6);
+	sock_close(&snet->sk4);
+}
+
+/**
+ * sroce_net_attach - a link needs its namespace's port
+ * @sdev: the link
+ * @net: the namespace of its netdev
+ * @ifindex: of its netdev
+ *
+ * May sleep. Return: 0, -EADDRINUSE if somebody else has the port, or
+ * another errno.
+ */
+int sroce_net_attach(struct sroce_dev *sdev, struct net *net, int ifindex)
+{
+	struct sroce_net *snet = net_generic(net, sroce_net_id);
+	int err = 0;
+
+	mutex_lock(&sroce_net_lock);
+	if (list_empty(&snet->devs))
+		err = net_open(net, snet);
+	if (!err) {
+		sdev->net = net;
+		sdev->ifindex = ifindex;
+		list_add_tail_rcu(&sdev->net_entry, &snet->devs);
+	}
+	mutex_unlock(&sroce_net_lock);
+	return err;
+}
+
+/**
+ * sroce_net_detach - a link needs its namespace no more
+ * @sdev: the link; one that is detached already is fine
+ *
+ * May sleep. No packet counts on @sdev any more on return.
+ */
+void sroce_net_detach(struct sroce_dev *sdev)
+{
+	struct net *net;
+
+	mutex_lock(&sroce_net_lock);
+	net = sdev->net;
+	if (net) {
+		struct sroce_net *snet = net_generic(net, sroce_net_id);
+
+		sdev->net = NULL;
+		list_del_rcu(&sdev->net_entry);
+		if (list_empty(&snet->devs))
+			net_close(net, snet);
+		synchronize_net();
+	}
+	mutex_unlock(&sroce_net_lock);
+}
+
+static int __net_init sroce_pernet_init(struct net *net)
+{
+	struct sroce_net *snet = net_generic(net, sroce_net_id);
+
+	INIT_LIST_HEAD(&snet->devs);
+	return 0;
+}
+
+/* No exit: links leave with their netdevs, and those go before this does. */
+static struct pernet_operations sroce_net_ops = {
+	.init = sroce_pernet_init,
+	.id = &sroce_net_id,
+	.size = sizeof(struct sroce_net),
+};
+
+/**
+ * sroce_net_init - be told of namespaces
+ *
+ * Return: 0 or an errno.
+ */
+int sroce_net_init(void)
+{
+	return register_pernet_subsys(&sroce_net_ops);
+}
+
+void sroce_net_exit(void)
+{
+	unregister_pernet_subsys(&sroce_net_ops);
+}

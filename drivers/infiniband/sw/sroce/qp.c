@@ -1,0 +1,643 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Queue pairs: their life and their state machine. */
+#include <linux/log2.h>
+#include <linux/vmalloc.h>
+#include <rdma/ib_cache.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "sroce.h"
+#include "trace.h"
+
+/* 0 and 1 are the management queue pairs' (IBTA Vol.1 3.5.3) */
+#define QPN_MIN		2
+#define QPN_MAX		0xfffffe
+
+/*
+ * Of all links, so that a packet's queue pair is found by its number and no
+ * guess at the link is needed: packets of one link may come in by lo, a
+ * VLAN or a bridge. Whether the packet may be meant for it, its addresses say.
+ */
+static DEFINE_XARRAY_ALLOC(sroce_qps);
+static u32 sroce_qpn_next = QPN_MIN;
+
+/* Numbers */
+
+/**
+ * sroce_qpn_use - use a queue pair by its number
+ * @num: the number, held
+ *
+ * Any context. Return: false if the queue pair is being destroyed.
+ */
+bool sroce_qpn_use(struct sroce_qpn *num)
+{
+	return refcount_inc_not_zero(&num->users);
+}
+
+/**
+ * sroce_qpn_unuse - the end of sroce_qpn_use()
+ * @num: the number
+ */
+void sroce_qpn_unuse(struct sroce_qpn *num)
+{
+	if (refcount_dec_and_test(&num->users))
+		complete(&num->idle);
+}
+
+/**
+ * sroce_qpn_put - drop a reference on a number
+ * @num: the number
+ */
+void sroce_qpn_put(struct sroce_qpn *num)
+{
+	if (refcount_dec_and_test(&num->ref))
+		kfree_rcu(num, rcu);
+}
+
+/**
+ * sroce_qp_get - find a queue pair
+ * @qpn: its number
+ *
+ * Any context. Return: the queue pair, not to be destroyed until
+ * sroce_qp_put(), or NULL.
+ */
+struct sroce_qp *sroce_qp_get(u32 qpn)
+{
+	struct sroce_qp *qp = NULL;
+	struct sroce_qpn *num;
+
+	rcu_read_lock();
+	num = xa_load(&sroce_qps, qpn);
+	if (num && sroce_qpn_use(num))
+		qp = num->qp;
+	rcu_read_unlock();
+	return qp;
+}
+
+/**
+ * sroce_qp_put - the end of sroce_qp_get()
+ * @qp: queue pair
+ */
+void sroce_qp_put(struct sroce_qp *qp)
+{
+	sroce_qpn_unuse(qp->num);
+}
+
+static struct sroce_qpn *qpn_alloc(struct sroce_qp *qp)
+{
+	struct sroce_qpn *num = kzalloc(sizeof(*num), GFP_KERNEL);
+
+	if (!num)
+		return NULL;
+	refcount_set(&num->ref, 1);
+	refcount_set(&num->users, 1);
+	init_completion(&num->idle);
+	num->qp = qp;
+	return num;
+}
+
+/* Errors and events */
+
+/**
+ * sroce_qp_event - raise an asynchronous event of a queue pair
+ * @qp: queue pair
+ * @type: the event
+ */
+void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = qp->ibqp.device,
+		.event = type,
+		.element.qp = &qp->ibqp,
+	};
+
+	if (qp->ibqp.event_handler)
+		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
+}
+
+/**
+ * sroce_qp_unlock - drop the receive lock, and raise the event that is due
+ * @qp: queue pair; its receive lock is held, bottom halves are off
+ */
+void sroce_qp_unlock(struct sroce_qp *qp)
+{
+	const bool notify = qp->rq.notify;
+
+	qp->rq.notify = false;
+	spin_unlock_bh(&qp->rq.lock);
+	if (notify)
+		sroce_cq_notify(to_scq(qp->ibqp.recv_cq));
+}
+
+/**
+ * sroce_qp_error_locked - move a queue pair to ERR
+ * @qp: queue pair; its receive lock is held
+ *
+ * Receive requests are flushed here; the send queue is, by the next
+ * sroce_send_run(), which is due.
+ */
+void sroce_qp_error_locked(struct sroce_qp *qp)
+{
+	if (qp->state == IB_QPS_RESET || qp->state == IB_QPS_ERR)
+		return;
+	trace_sroce_state(qp, qp->state, IB_QPS_ERR);
+	WRITE_ONCE(qp->state, IB_QPS_ERR);
+	sroce_recv_flush(qp);
+}
+
+/**
+ * sroce_qp_error - move a queue pair to ERR
+ * @qp: queue pair
+ *
+ * Process context or softirq, also by the owner of the send side.
+ */
+void sroce_qp_error(struct sroce_qp *qp)
+{
+	spin_lock_bh(&qp->rq.lock);
+	sroce_qp_error_locked(qp);
+	sroce_qp_unlock(qp);
+}
+
+/**
+ * sroce_qp_doorbell - a program has posted and says so
+ * @qp: queue pair
+ *
+ * Process context.
+ */
+void sroce_qp_doorbell(struct sroce_qp *qp)
+{
+	sroce_count(qp_dev(qp), DOORBELLS);
+	trace_sroce_doorbell(qp);
+	sroce_send_run(qp);
+	if (READ_ONCE(qp->state) != IB_QPS_ERR)
+		return;
+	spin_lock_bh(&qp->rq.lock);
+	if (qp->state == IB_QPS_ERR)
+		sroce_recv_flush(qp);
+	sroce_qp_unlock(qp);
+}
+
+/**
+ * sroce_qp_fatal_all - a link goes: end all that its queue pairs have posted
+ * @sdev: the link
+ *
+ * May sleep.
+ */
+void sroce_qp_fatal_all(struct sroce_dev *sdev)
+{
+	struct sroce_qpn *num;
+	unsigned long index;
+
+	rcu_read_lock();
+	xa_for_each(&sroce_qps, index, num) {
+		if (!sroce_qpn_use(num))
+			continue;
+		rcu_read_unlock();
+		if (qp_dev(num->qp) == sdev) {
+			sroce_qp_error(num->qp);
+			sroce_send_run(num->qp);
+		}
+		rcu_read_lock();
+		sroce_qpn_unuse(num);
+	}
+	rcu_read_unlock();
+}
+
+/* Creation */
+
+static int check_cap(const struct ib_qp_cap *cap)
+{
+	if (cap->max_send_wr > SROCE_MAX_QP_WR || cap->max_recv_wr > SROCE_MAX_QP_WR ||
+	    cap->max_send_sge > SROCE_MAX_SGE || cap->max_recv_sge > SROCE_MAX_SGE ||
+	    cap->max_inline_data > SROCE_MAX_INLINE)
+		return -EINVAL;
+	return 0;
+}
+
+/* Blocks of the largest send request that @cap allows. */
+static u32 send_blocks(const struct ib_qp_cap *cap)
+{
+	u32 data = max_t(u32, cap->max_send_sge * sizeof(struct sroce_sge),
+			 cap->max_inline_data);
+
+	return DIV_ROUND_UP(sizeof(struct sroce_send_wqe) + data, SROCE_SQ_BLOCK);
+}
+
+static int sq_create(struct sroce_qp *qp, struct ib_qp_cap *cap, struct sroce_ring_map *map)
+{
+	u32 blocks = send_blocks(cap);
+	u32 entries = roundup_pow_of_two(max(cap->max_send_wr, 1U) * blocks);
+	struct sroce_sq *sq = &qp->sq;
+	int err;
+
+	qp->max_send_sge = cap->max_send_sge;
+	qp->max_inline = blocks * SROCE_SQ_BLOCK - sizeof(struct sroce_send_wqe);
+	cap->max_inline_data = qp->max_inline;
+
+	spin_lock_init(&sq->note_lock);
+	tasklet_setup(&sq->task, sroce_send_task);
+	hrtimer_setup(&sq->timer, sroce_retry_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+
+	err = -ENOMEM;
+	sq->copy = kvcalloc(entries, SROCE_SQ_BLOCK, GFP_KERNEL);
+	if (!sq->copy)
+		return err;
+	sq->wqe = kvcalloc(entries, sizeof(*sq->wqe), GFP_KERNEL);
+	if (!sq->wqe)
+		goto err_copy;
+	err = sroce_queue_alloc(qp->ibuc, &sq->q, entries, SROCE_SQ_BLOCK, map);
+	if (err)
+		goto err_wqe;
+	return 0;
+
+err_wqe:
+	kvfree(sq->wqe);
+err_copy:
+	kvfree(sq->copy);
+	return err;
+}
+
+static void sq_destroy(struct sroce_qp *qp)
+{
+	sroce_queue_free(&qp->sq.q);
+	kvfree(qp->sq.wqe);
+	kvfree(qp->sq.copy);
+}
+
+static int rq_create(struct sroce_qp *qp, const struct ib_qp_cap *cap,
+		     struct sroce_ring_map *map)
+{
+	struct sroce_rq *rq = &qp->rq;
+	u32 size = roundup_pow_of_two(struct_size(rq->wqe, sge, max(cap->max_recv_sge, 1U)));
+	int err;
+
+	qp->max_recv_sge = cap->max_recv_sge;
+	spin_lock_init(&rq->lock);
+	rq->wqe = kzalloc(size, GFP_KERNEL);
+	if (!rq->wqe)
+		return -ENOMEM;
+	err = sroce_queue_alloc(qp->ibuc, &rq->q, roundup_pow_of_two(max(cap->max_recv_wr, 1U)),
+				size, map);
+	if (err)
+		kfree(rq->wqe);
+	return err;
+}
+
+static void rq_destroy(struct sroce_qp *qp)
+{
+	sroce_queue_free(&qp->rq.q);
+	kfree(qp->rq.wqe);
+}
+
+/**
+ * sroce_create_qp - ib_device_ops: make a queue pair
+ * @ibqp: the queue pair
+ * @init: what is asked for; its capabilities are updated to what there is
+ * @udata: struct sroce_create_qp_resp
+ *
+ * Return: 0 or an errno.
+ */
+int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
+{
+	struct sroce_dev *sdev = to_sdev(ibqp->device);
+	struct sroce_create_qp_resp resp = {};
+	struct sroce_qp *qp = to_sqp(ibqp);
+	int err;
+
+	if (init->qp_type != IB_QPT_RC || init->srq || init->create_flags || !udata)
+		return -EOPNOTSUPP;
+	if (!sroce_udata_clear(udata) || udata->outlen < sizeof(resp))
+		return -EINVAL;
+	err = check_cap(&init->cap);
+	if (err)
+		return err;
+	if (!sroce_take(&sdev->num_qp, SROCE_MAX_QP))
+		return -ENOMEM;
+
+	qp->ibuc = sroce_udata_context(udata);
+	mutex_init(&qp->mutex);
+	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+	qp->num = qpn_alloc(qp);
+	if (!qp->num) {
+		err = -ENOMEM;
+		goto err_count;
+	}
+	err = sq_create(qp, &init->cap, &resp.sq);
+	if (err)
+		goto err_num;
+	err = rq_create(qp, &init->cap, &resp.rq);
+	if (err)
+		goto err_sq;
+	qp->attr.cap = init->cap;
+	sroce_retry_reset(qp);
+	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (err)
+		goto err_rq;
+	err = xa_alloc_cyclic(&sroce_qps, &qp->num->qpn, qp->num, XA_LIMIT(QPN_MIN, QPN_MAX),
+			      &sroce_qpn_next, GFP_KERNEL);
+	if (err < 0)
+		goto err_rq;
+	ibqp->qp_num = qp->num->qpn;
+	return 0;
+
+err_rq:
+	rq_destroy(qp);
+err_sq:
+	sq_destroy(qp);
+err_num:
+	sroce_qpn_put(qp->num);
+err_count:
+	atomic_dec(&sdev->num_qp);
+	return err;
+}
+
+/* Modification */
+
+static int check_attr(const struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	struct ib_port_attr port;
+	int err;
+
+	if (mask & IB_QP_ALT_PATH ||
+	    (mask & IB_QP_PATH_MIG_STATE && attr->path_mig_state != IB_MIG_MIGRATED))
+		return -EOPNOTSUPP;
+	if ((mask & IB_QP_PKEY_INDEX && attr->pkey_index) ||
+	    (mask & IB_QP_PORT && attr->port_num != 1) ||
+	    (mask & IB_QP_TIMEOUT && attr->timeout > 31) ||
+	    (mask & IB_QP_RETRY_CNT && attr->retry_cnt > 7) ||
+	    (mask & IB_QP_RNR_RETRY && attr->rnr_retry > 7) ||
+	    (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
+	    (mask & IB_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
+	    (mask & IB_QP_ACCESS_FLAGS && attr->qp_access_flags & ~SROCE_ACCESS_SUPPORTED))
+		return -EINVAL;
+	if (mask & IB_QP_PATH_MTU) {
+		err = ib_query_port(qp->ibqp.device, 1, &port);
+		if (err)
+			return err;
+		if (attr->path_mtu < IB_MTU_256 || attr->path_mtu > port.active_mtu)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+#define KEEP(bit, field)						\
+	do {								\
+		if (mask & (bit))					\
+			qp->attr.field = attr->field;			\
+	} while (0)
+
+static void keep_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	KEEP(IB_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
+	KEEP(IB_QP_ACCESS_FLAGS, qp_access_flags);
+	KEEP(IB_QP_PKEY_INDEX, pkey_index);
+	KEEP(IB_QP_PORT, port_num);
+	KEEP(IB_QP_QKEY, qkey);
+	KEEP(IB_QP_PATH_MTU, path_mtu);
+	KEEP(IB_QP_TIMEOUT, timeout);
+	KEEP(IB_QP_RETRY_CNT, retry_cnt);
+	KEEP(IB_QP_RNR_RETRY, rnr_retry);
+	KEEP(IB_QP_MIN_RNR_TIMER, min_rnr_timer);
+	KEEP(IB_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+	KEEP(IB_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+	KEEP(IB_QP_DEST_QPN, dest_qp_num);
+	KEEP(IB_QP_RQ_PSN, rq_psn);
+	KEEP(IB_QP_SQ_PSN, sq_psn);
+	if (mask & IB_QP_AV) {
+		qp->attr.ah_attr = attr->ah_attr;
+		/* the core keeps the reference on the GID, not we */
+		qp->attr.ah_attr.grh.sgid_attr = NULL;
+	}
+}
+
+static void set_path(struct sroce_path *to, const struct sroce_path *path)
+{
+	sroce_path_release(to);
+	*to = *path;
+}
+
+/* From the attributes to what the two sides use. Both are locked. */
+static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask,
+		       const struct sroce_path *path)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	if (mask & IB_QP_PATH_MTU)
+		qp->mtu = ib_mtu_enum_to_int(attr->path_mtu);
+	if (mask & IB_QP_DEST_QPN)
+		qp->dqpn = attr->dest_qp_num;
+	if (mask & IB_QP_AV) {
+		set_path(&sq->path, path);
+		set_path(&qp->rq.path, path);
+	}
+	if (mask & IB_QP_RQ_PSN)
+		qp->rq.epsn = attr->rq_psn & WIRE_PSN_MASK;
+	if (mask & IB_QP_SQ_PSN) {
+		sq->psn_una = attr->sq_psn & WIRE_PSN_MASK;
+		sq->psn_nxt = sq->psn_una;
+		sq->psn_end = sq->psn_una;
+	}
+	if (mask & (IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_TIMEOUT))
+		sroce_retry_progress(qp);
+}
+
+static void ring_reset(struct sroce_queue *q)
+{
+	WRITE_ONCE(q->ring->prod, 0);
+	WRITE_ONCE(q->ring->cons, 0);
+	WRITE_ONCE(q->ring->flags, 0);
+}
+
+static void enter_reset(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	sroce_path_release(&sq->path);
+	sroce_path_release(&qp->rq.path);
+	memset(&sq->path, 0, sizeof(sq->path));
+	memset(&qp->rq.path, 0, sizeof(qp->rq.path));
+
+	sq->una = 0;
+	sq->nxt = 0;
+	sq->fetched = 0;
+	sq->unasked = 0;
+	sq->broken = false;
+	sq->sge = 0;
+	sq->sge_off = 0;
+	spin_lock(&sq->note_lock);
+	sq->num_notes = 0;
+	spin_unlock(&sq->note_lock);
+	sroce_retry_reset(qp);
+	sroce_recv_reset(qp);
+	ring_reset(&sq->q);
+	ring_reset(&qp->rq.q);
+	qp->comm_est = false;
+	qp->attr = (struct ib_qp_attr) { .cap = qp->attr.cap };
+}
+
+static void enter_rts(struct sroce_qp *qp)
+{
+	/* the first post has to find somebody awake */
+	WRITE_ONCE(qp->sq.q.ring->flags, SROCE_RING_NEED_WAKEUP);
+}
+
+static void enter_sqd(struct sroce_qp *qp)
+{
+	qp->sq.drained = false;
+}
+
+/*
+ * What a state does on being entered; both sides are locked. Which state may
+ * follow which, and with what attributes, is in the core's table of IBTA
+ * Vol.1 table 91, ib_modify_qp_is_ok().
+ */
+static void (*const enter_state[])(struct sroce_qp *qp) = {
+	[IB_QPS_RESET] = enter_reset,
+	[IB_QPS_RTS] = enter_rts,
+	[IB_QPS_SQD] = enter_sqd,
+	[IB_QPS_ERR] = sroce_recv_flush,
+};
+
+static void set_state(struct sroce_qp *qp, enum ib_qp_state next)
+{
+	if (qp->state == next && next != IB_QPS_RESET)
+		return;
+	trace_sroce_state(qp, qp->state, next);
+	WRITE_ONCE(qp->state, next);
+	if (next < ARRAY_SIZE(enter_state) && enter_state[next])
+		enter_state[next](qp);
+}
+
+static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	enum ib_qp_state cur = READ_ONCE(qp->state);
+	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
+	struct sroce_path path;
+	int err;
+
+	if (mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur)
+		return -EINVAL;
+	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type, mask))
+		return -EINVAL;
+	err = check_attr(qp, attr, mask);
+	if (err)
+		return err;
+	if (mask & IB_QP_AV) {
+		err = sroce_path_init(&path, &attr->ah_attr, qp->num->qpn,
+				      mask & IB_QP_DEST_QPN ? attr->dest_qp_num : qp->dqpn);
+		if (err)
+			return err;
+	}
+
+	sroce_send_claim(qp);
+	spin_lock_bh(&qp->rq.lock);
+	/* the data path may have moved it to ERR meanwhile */
+	if (qp->state == cur) {
+		keep_attr(qp, attr, mask);
+		apply_attr(qp, attr, mask, &path);
+		if (mask & IB_QP_STATE)
+			set_state(qp, next);
+	} else {
+		err = -EINVAL;
+	}
+	sroce_qp_unlock(qp);
+	sroce_send_release(qp);
+	return err;
+}
+
+/**
+ * sroce_modify_qp - ib_device_ops: change a queue pair's state or attributes
+ * @ibqp: the queue pair
+ * @attr: new values
+ * @mask: which of them count
+ * @udata: no driver data
+ *
+ * Return: 0 or an errno, with nothing changed.
+ */
+int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		    struct ib_udata *udata)
+{
+	struct sroce_qp *qp = to_sqp(ibqp);
+	int err;
+
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+	if (!sroce_udata_clear(udata))
+		return -EINVAL;
+
+	mutex_lock(&qp->mutex);
+	err = modify_locked(qp, attr, mask);
+	mutex_unlock(&qp->mutex);
+	return err;
+}
+
+/**
+ * sroce_query_qp - ib_device_ops: what a queue pair has been set to
+ * @ibqp: the queue pair
+ * @attr: filled in, whatever @mask says
+ * @mask: what is asked for
+ * @init: filled in
+ *
+ * Return: 0.
+ */
+int sroce_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		   struct ib_qp_init_attr *init)
+{
+	struct sroce_qp *qp = to_sqp(ibqp);
+
+	mutex_lock(&qp->mutex);
+	*attr = qp->attr;
+	attr->qp_state = READ_ONCE(qp->state);
+	attr->cur_qp_state = attr->qp_state;
+	attr->path_mig_state = IB_MIG_MIGRATED;
+	if (attr->qp_state == IB_QPS_SQD) {
+		sroce_send_claim(qp);
+		attr->sq_draining = sroce_send_draining(qp);
+		sroce_send_release(qp);
+	}
+	mutex_unlock(&qp->mutex);
+
+	init->event_handler = ibqp->event_handler;
+	init->qp_context = ibqp->qp_context;
+	init->send_cq = ibqp->send_cq;
+	init->recv_cq = ibqp->recv_cq;
+	init->srq = ibqp->srq;
+	init->cap = attr->cap;
+	init->sq_sig_type = qp->sq_sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR;
+	init->qp_type = ibqp->qp_type;
+	return 0;
+}
+
+/**
+ * sroce_destroy_qp - ib_device_ops: end a queue pair
+ * @ibqp: the queue pair
+ * @udata: no driver data
+ *
+ * First its number goes, then who uses it, then what could wake it. skbs that
+ * the stack still has keep the number's memory and nothing else.
+ *
+ * Return: 0.
+ */
+int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
+{
+	struct sroce_dev *sdev = to_sdev(ibqp->device);
+	struct sroce_qp *qp = to_sqp(ibqp);
+
+	xa_erase(&sroce_qps, qp->num->qpn);
+	sroce_qpn_unuse(qp->num);
+	wait_for_completion(&qp->num->idle);
+
+	/* in RESET, no turn does anything or arms the timer */
+	sroce_send_claim(qp);
+	spin_lock_bh(&qp->rq.lock);
+	set_state(qp, IB_QPS_RESET);
+	sroce_qp_unlock(qp);
+	sroce_send_release(qp);
+	hrtimer_cancel(&qp->sq.timer);
+	tasklet_kill(&qp->sq.task);
+
+	rq_destroy(qp);
+	sq_destroy(qp);
+	sroce_qpn_put(qp->num);
+	atomic_dec(&sdev->num_qp);
+	return 0;
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Time on the send side: retransmission, RNR and a device that is full.
+ *
+ * One timer serves them all. The owner of the send side keeps the deadlines
+ * and arms the timer; the timer does nothing but wake an owner, who sees
+ * whether a deadline has passed. One that moves on leaves the timer alone:
+ * it fires early, once, and is armed for the rest.
+ */
+#include "sroce.h"
+#include "trace.h"
+
+/* A queue or the page allocator that was full; half a jiffy of the fastest HZ */
+#define BACKOFF_NS	(500 * NSEC_PER_USEC)
+
+/* Until a route is looked for again */
+#define ROUTE_MS	10
+
+/* RNR NAK timer field, in units of 10 us: IBTA Vol.1 table 45 */
+static const u32 rnr_timer[32] = {
+	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
+	1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+};
+
+/* Local ACK timeout: 4.096 us * 2^timeout, 0 for none (11.2.5.2, QP attributes). */
+static ktime_t ack_deadline(const struct sroce_qp *qp)
+{
+	if (!qp->attr.timeout)
+		return KTIME_MAX;
+	return ktime_add_ns(ktime_get(), 4096ULL << qp->attr.timeout);
+}
+
+/**
+ * sroce_retry_timer - a deadline may have passed
+ * @timer: the send side's
+ *
+ * Softirq.
+ */
+enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer)
+{
+	struct sroce_qp *qp = container_of(timer, struct sroce_qp, sq.timer);
+
+	set_bit(SROCE_SQ_TIMER, &qp->sq.flags);
+	/* not from here: a turn arms this timer, which is not yet done */
+	tasklet_schedule(&qp->sq.task);
+	return HRTIMER_NORESTART;
+}
+
+static void ack_timeout(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	sq->deadline = KTIME_MAX;
+	sroce_count(qp_dev(qp), ACK_TIMEOUT);
+	if (!sq->retry_left) {
+		/* with a route that never came, the oldest has not been sent */
+		if (sq->una != sq->fetched)
+			sroce_send_fail(qp, IB_WC_RETRY_EXC_ERR, 0);
+		return;
+	}
+	sq->retry_left--;
+	trace_sroce_retransmit(qp, sq->psn_una);
+	sroce_send_seek(qp, sq->psn_una);
+}
+
+/**
+ * sroce_retry_run - see which deadlines have passed
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_retry_run(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	ktime_t now;
+
+	if (!test_and_clear_bit(SROCE_SQ_TIMER, &sq->flags))
+		return;
+	now = ktime_get();
+	if (ktime_compare(now, sq->backoff) >= 0)
+		sq->backoff = KTIME_MAX;
+	if (ktime_compare(now, sq->deadline) < 0)
+		return;
+	if (sq->rnr_wait) {
+		sq->rnr_wait = false;
+		sq->deadline = KTIME_MAX;
+		return;
+	}
+	if (qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD)
+		ack_timeout(qp);
+}
+
+/**
+ * sroce_retry_progress - something was acknowledged: all counts start anew
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_retry_progress(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	sq->retry_left = qp->attr.retry_cnt;
+	sq->rnr_left = qp->attr.rnr_retry;
+	sq->rnr_wait = false;
+	sq->deadline = KTIME_MAX;
+}
+
+/**
+ * sroce_retry_rnr - wait as long as the peer says
+ * @qp: queue pair; the caller owns its send side
+ * @code: the RNR NAK's timer field
+ */
+void sroce_retry_rnr(struct sroce_qp *qp, u8 code)
+{
+	qp->sq.rnr_wait = true;
+	qp->sq.deadline = ktime_add_us(ktime_get(), rnr_timer[code] * 10ULL);
+}
+
+/**
+ * sroce_retry_backoff - the device or memory is full: try again soon
+ * @qp: queue pair; the caller owns its send side
+ *
+ * Not a retry of the protocol's: nothing was sent.
+ */
+void sroce_retry_backoff(struct sroce_qp *qp)
+{
+	qp->sq.backoff = ktime_add_ns(ktime_get(), BACKOFF_NS);
+}
+
+/**
+ * sroce_retry_arm - a turn ends: see that the next deadline wakes somebody
+ * @qp: queue pair; the caller owns its send side
+ * @no_route: packets could not be sent for want of one
+ */
+void sroce_retry_arm(struct sroce_qp *qp, bool no_route)
+{
+	struct sroce_sq *sq = &qp->sq;
+	ktime_t next;
+
+	if (qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD)
+		return;
+	if (!no_route && sq->psn_una == sq->psn_end && !sq->rnr_wait)
+		sq->deadline = KTIME_MAX;
+	else if (sq->deadline == KTIME_MAX)
+		sq->deadline = ack_deadline(qp);
+	/* nobody tells when a route comes; the retries may be for ever */
+	if (no_route)
+		sq->backoff = ktime_add_ms(ktime_get(), ROUTE_MS);
+
+	next = min(sq->deadline, sq->backoff);
+	if (next == KTIME_MAX)
+		return;
+	if (!hrtimer_is_queued(&sq->timer) ||
+	    ktime_compare(next, hrtimer_get_expires(&sq->timer)) < 0)
+		hrtimer_start(&sq->timer, next, HRTIMER_MODE_ABS_SOFT);
+}
+
+/**
+ * sroce_retry_reset - as in a new queue pair
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_retry_reset(struct sroce_qp *qp)
+{
+	sroce_retry_progress(qp);
+	qp->sq.backoff = KTIME_MAX;
+	clear_bit(SROCE_SQ_TIMER, &qp->sq.flags);
+}

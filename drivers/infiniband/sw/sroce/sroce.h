@@ -1,0 +1,632 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The module's objects, and what its files call of each other. Contexts and
+ * locks: Documentation/architecture.rst.
+ */
+#ifndef SROCE_H
+#define SROCE_H
+
+#include <linux/completion.h>
+#include <linux/hrtimer.h>
+#include <linux/in6.h>
+#include <linux/interrupt.h>
+#include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <linux/skbuff.h>
+#include <linux/spinlock.h>
+#include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
+
+#include <rdma/sroce-abi.h>
+
+#include "compat.h"
+#include "stats.h"
+#include "wire/parse.h"
+
+/*
+ * Limits. They are what query_device reports, and are kept.
+ */
+#define SROCE_MAX_QP		65536
+#define SROCE_MAX_QP_WR		16384
+#define SROCE_MAX_CQ		65536
+#define SROCE_MAX_CQE		(1U << 22)
+#define SROCE_MAX_MR		(1U << 20)
+#define SROCE_MAX_PD		(1U << 20)
+#define SROCE_MAX_AH		(1U << 20)
+#define SROCE_MAX_UCONTEXT	65536
+#define SROCE_MAX_MSG		(1U << 31)
+#define SROCE_PKEY		0xffff
+
+#define SROCE_ACCESS_SUPPORTED						\
+	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
+	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
+	 IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
+
+/**
+ * struct sroce_dev - a link
+ * @ibdev: the core's device
+ * @net: the namespace of its netdev, whose sockets it uses; NULL once given
+ *	back. Protected by sroce_net_lock.
+ * @net_entry: in @net's list
+ * @ifindex: of its netdev in @net
+ * @gone: its netdev is being unregistered: nothing may be sent any more
+ * @stats: counters of each CPU
+ * @mrs: memory regions by the index part of their keys
+ * @mr_next: where the search for a free index goes on
+ * @num_ucontext: user contexts
+ * @num_pd: protection domains
+ * @num_ah: address handles
+ * @num_cq: completion queues
+ * @num_qp: queue pairs
+ * @num_mr: memory regions
+ */
+struct sroce_dev {
+	struct ib_device ibdev;
+	struct net *net;
+	struct list_head net_entry;
+	int ifindex;
+	bool gone;
+	struct sroce_stats __percpu *stats;
+	struct xarray mrs;
+	u32 mr_next;
+	atomic_t num_ucontext;
+	atomic_t num_pd;
+	atomic_t num_ah;
+	atomic_t num_cq;
+	atomic_t num_qp;
+	atomic_t num_mr;
+};
+
+struct sroce_ucontext {
+	struct ib_ucontext ibuc;
+};
+
+struct sroce_pd {
+	struct ib_pd ibpd;
+};
+
+struct sroce_ah {
+	struct ib_ah ibah;
+	struct rdma_ah_attr attr;
+};
+
+/**
+ * struct sroce_mapping - memory of a ring, and the key to its mapping
+ * @rdma_entry: the core's; mmap() holds a reference while it works
+ * @addr: the memory, from vmalloc_user()
+ */
+struct sroce_mapping {
+	struct rdma_user_mmap_entry rdma_entry;
+	void *addr;
+};
+
+/**
+ * struct sroce_queue - the kernel's view of a ring
+ * @ring: its header, written by both sides
+ * @entries: what lies behind it
+ * @mask: number of entries - 1
+ * @entry_size: bytes, a power of two
+ * @mapping: what the process maps; freed with its last user
+ */
+struct sroce_queue {
+	struct sroce_ring *ring;
+	void *entries;
+	u32 mask;
+	u32 entry_size;
+	struct sroce_mapping *mapping;
+};
+
+/**
+ * struct sroce_cq - a completion queue
+ * @ibcq: the core's
+ * @lock: one producer at a time; taken last of all locks
+ * @q: the ring
+ * @prod: the kernel's own index: what stands in the ring is for show
+ * @overflown: an entry was lost; nothing more is added (IBTA Vol.1 11.6.3.3)
+ * @events: completion events due or being delivered
+ */
+struct sroce_cq {
+	struct ib_cq ibcq;
+	spinlock_t lock;
+	struct sroce_queue q;
+	u32 prod;
+	bool overflown;
+	atomic_t events;
+};
+
+/**
+ * struct sroce_mr - a memory region
+ * @ibmr: the core's
+ * @ref: the key table's, and one of each packet or burst that copies
+ * @idle: the last of @ref is gone
+ * @rcu: lookups go by RCU
+ * @umem: the pinned pages
+ * @key: lkey and rkey
+ * @access: IB_ACCESS_*
+ * @iova: the address that names the first byte
+ * @length: bytes
+ * @offset: of the first byte in the first block
+ * @block_shift: all blocks have this size, at least a page's
+ * @block: addresses of the blocks in the kernel's direct mapping
+ */
+struct sroce_mr {
+	struct ib_mr ibmr;
+	refcount_t ref;
+	struct completion idle;
+	struct rcu_head rcu;
+	struct ib_umem *umem;
+	u32 key;
+	int access;
+	u64 iova;
+	u64 length;
+	u64 offset;
+	unsigned int block_shift;
+	unsigned long *block;
+};
+
+/**
+ * struct sroce_path - the way to a peer, as one side of a queue pair uses it
+ * @net: namespace
+ * @oif: interface to leave by
+ * @ipv6: IPv6, else IPv4
+ * @saddr: own address (the first word of it for IPv4)
+ * @daddr: the peer's
+ * @tclass: traffic class or TOS
+ * @hop_limit: hop limit or TTL
+ * @sport: UDP source port: one flow to routers, NICs and GRO
+ * @flow_label: IPv6
+ * @ip_id: the next packet's IPv4 identification; it is in the ICRC
+ * @dst: cached route, checked at each use
+ * @dst_cookie: for that check
+ */
+struct sroce_path {
+	struct net *net;
+	int oif;
+	bool ipv6;
+	union {
+		struct in6_addr in6;
+		__be32 in4;
+	} saddr, daddr;
+	u8 tclass;
+	u8 hop_limit;
+	__be16 sport;
+	__be32 flow_label;
+	u16 ip_id;
+	struct dst_entry *dst;
+	u32 dst_cookie;
+};
+
+/**
+ * struct sroce_qpn - what a queue pair's number stands for
+ * @ref: keeps this; one of each skb that the stack holds for the queue pair
+ * @users: keeps @qp usable: its own, and one of everybody who looked it up
+ * @idle: the last of @users is gone
+ * @rcu: lookups go by RCU
+ * @qp: the queue pair; valid for who holds one of @users
+ * @qpn: the number
+ * @tx_pkts: packets handed to the stack and not yet released
+ *
+ * Apart from struct sroce_qp because the core frees that one as soon as
+ * destroy_qp() returns, while an skb may lie in a qdisc for as long as it
+ * likes.
+ */
+struct sroce_qpn {
+	refcount_t ref;
+	refcount_t users;
+	struct completion idle;
+	struct rcu_head rcu;
+	struct sroce_qp *qp;
+	u32 qpn;
+	atomic_t tx_pkts;
+};
+
+/**
+ * struct sroce_swqe - what the requester knows of a send request
+ * @first_psn: of its first packet, once @sent
+ * @num_pkts: packets that it takes
+ * @length: bytes of its message
+ * @num_blocks: of the ring
+ * @sent: its first packet has left, its PSNs are taken
+ * @status: enum ib_wc_status; other than success, it fails when all before
+ *	it are complete
+ */
+struct sroce_swqe {
+	u32 first_psn;
+	u32 num_pkts;
+	u32 length;
+	u8 num_blocks;
+	u8 sent;
+	u8 status;
+};
+
+/* An acknowledgement that waits for the owner of the send side. */
+struct sroce_ack_note {
+	u32 psn;
+	u8 syndrome;
+};
+
+#define SROCE_ACK_NOTES		32
+
+/* What others ask of the owner of a send side: bits of sroce_sq.flags */
+enum sroce_sq_flag {
+	SROCE_SQ_OWNED,		/* somebody is at it */
+	SROCE_SQ_WORK,		/* look again before you leave */
+	SROCE_SQ_TIMER,		/* the timer has fired */
+	SROCE_SQ_BLOCKED,	/* waits for the stack to release packets */
+};
+
+/**
+ * struct sroce_sq - the send side: requester and completer
+ * @flags: enum sroce_sq_flag. SROCE_SQ_OWNED guards all that follows down to
+ *	@path; who can't have it sets SROCE_SQ_WORK and goes.
+ * @task: runs the requester where the caller of its reason must not
+ * @timer: retransmission and RNR; armed by the owner alone
+ * @q: the ring
+ * @copy: the requests as they were when fetched: what is checked and used
+ * @wqe: what is known of them, by the index of their first block
+ * @una: oldest request that is not complete
+ * @nxt: request to send next from; its packet is @psn_nxt
+ * @fetched: next block to be fetched from the ring
+ * @psn_una: oldest packet that is not acknowledged
+ * @psn_nxt: packet to be sent next, older ones than @psn_end again
+ * @psn_end: packet to be sent for the first time next
+ * @unasked: packets since the last one that asked for an acknowledgement
+ * @retry_left: until IB_WC_RETRY_EXC_ERR
+ * @rnr_left: until IB_WC_RNR_RETRY_EXC_ERR
+ * @rnr_wait: the peer was not ready: nothing is sent before @deadline
+ * @broken: the ring's indices made no sense: it is not looked at again
+ * @drained: the event for this stay in SQD has been raised
+ * @deadline: of the retransmission or RNR timer; KTIME_MAX for none
+ * @backoff: the device was full: try again at this time; KTIME_MAX for never
+ * @sge: entry of the current request's list that @psn_nxt starts in
+ * @sge_off: bytes into it
+ * @path: to the peer
+ * @note_lock: guards the notes
+ * @num_notes: acknowledgements left for the owner
+ * @note: these
+ */
+struct sroce_sq {
+	unsigned long flags;
+	struct tasklet_struct task;
+	struct hrtimer timer;
+	struct sroce_queue q;
+	u8 *copy;
+	struct sroce_swqe *wqe;
+	u32 una;
+	u32 nxt;
+	u32 fetched;
+	u32 psn_una;
+	u32 psn_nxt;
+	u32 psn_end;
+	u32 unasked;
+	u8 retry_left;
+	u8 rnr_left;
+	bool rnr_wait;
+	bool broken;
+	bool drained;
+	ktime_t deadline;
+	ktime_t backoff;
+	u32 sge;
+	u32 sge_off;
+	struct sroce_path path;
+
+	spinlock_t note_lock;
+	u32 num_notes;
+	struct sroce_ack_note note[SROCE_ACK_NOTES];
+};
+
+/* What message the responder is in the middle of. */
+enum sroce_recv_op {
+	SROCE_RECV_IDLE,
+	SROCE_RECV_SEND,
+};
+
+/**
+ * struct sroce_rq - the receive side: the responder
+ * @lock: guards all that follows, and the queue pair's state
+ * @q: the ring
+ * @cons: next entry to be taken from the ring
+ * @epsn: PSN that is expected
+ * @msn: messages completed, as AETHs report it
+ * @op: message under way
+ * @solicited: its last packet asked for a solicited event
+ * @nak_sent: a NAK for @epsn is out: what follows is dropped silently
+ * @respond: an answer is owed for what came in this run
+ * @syndrome: its AETH syndrome: a NAK acknowledges all before it
+ * @notify: the receive CQ's event is due, once @lock is dropped
+ * @broken: the ring's indices made no sense: it is not looked at again
+ * @wqe: copy of the request that @op fills
+ * @mr: the last region used in this run, held
+ * @sge: entry of its list that the next byte goes to
+ * @sge_off: bytes into it
+ * @placed: bytes of the message so far
+ * @path: to the peer
+ */
+struct sroce_rq {
+	spinlock_t lock;
+	struct sroce_queue q;
+	u32 cons;
+	u32 epsn;
+	u32 msn;
+	enum sroce_recv_op op;
+	bool nak_sent;
+	bool respond;
+	u8 syndrome;
+	bool notify;
+	bool broken;
+	struct sroce_recv_wqe *wqe;
+	struct sroce_mr *mr;
+	u32 sge;
+	u32 sge_off;
+	u32 placed;
+	struct sroce_path path;
+};
+
+/**
+ * struct sroce_qp - a queue pair
+ * @ibqp: the core's
+ * @ibuc: the context that may ring for it
+ * @num: its number; outlives it
+ * @mutex: one modify, query or destroy at a time
+ * @attr: attributes as last set; its state is @state
+ * @state: written under rq.lock; read anywhere, and where it matters under
+ *	one of the two sides
+ * @mtu: path MTU in bytes
+ * @dqpn: the peer's number
+ * @sq_sig_all: every send request makes a completion
+ * @comm_est: IB_EVENT_COMM_EST has been raised
+ * @max_send_sge: entries of a send request
+ * @max_recv_sge: entries of a receive request
+ * @max_inline: bytes
+ * @sq: send side
+ * @rq: receive side
+ */
+struct sroce_qp {
+	struct ib_qp ibqp;
+	struct ib_ucontext *ibuc;
+	struct sroce_qpn *num;
+	struct mutex mutex;
+	struct ib_qp_attr attr;
+	enum ib_qp_state state;
+	u32 mtu;
+	u32 dqpn;
+	bool sq_sig_all;
+	bool comm_est;
+	u8 max_send_sge;
+	u8 max_recv_sge;
+	u16 max_inline;
+	struct sroce_sq sq ____cacheline_aligned;
+	struct sroce_rq rq ____cacheline_aligned;
+};
+
+static inline struct sroce_dev *to_sdev(struct ib_device *ibdev)
+{
+	return container_of(ibdev, struct sroce_dev, ibdev);
+}
+
+static inline struct sroce_cq *to_scq(struct ib_cq *ibcq)
+{
+	return container_of(ibcq, struct sroce_cq, ibcq);
+}
+
+static inline struct sroce_mr *to_smr(struct ib_mr *ibmr)
+{
+	return container_of(ibmr, struct sroce_mr, ibmr);
+}
+
+static inline struct sroce_ah *to_sah(struct ib_ah *ibah)
+{
+	return container_of(ibah, struct sroce_ah, ibah);
+}
+
+static inline struct sroce_qp *to_sqp(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct sroce_qp, ibqp);
+}
+
+static inline struct sroce_mapping *to_smapping(struct rdma_user_mmap_entry *entry)
+{
+	return container_of(entry, struct sroce_mapping, rdma_entry);
+}
+
+static inline struct sroce_dev *qp_dev(const struct sroce_qp *qp)
+{
+	return to_sdev(qp->ibqp.device);
+}
+
+static inline void *queue_entry(const struct sroce_queue *q, u32 index)
+{
+	return q->entries + (size_t)(index & q->mask) * q->entry_size;
+}
+
+/* The request of which the block at @index is the first. */
+static inline struct sroce_swqe *sq_wqe(const struct sroce_sq *sq, u32 index)
+{
+	return &sq->wqe[index & sq->q.mask];
+}
+
+/* The kernel's copy of its first block. */
+static inline struct sroce_send_wqe *sq_copy(const struct sroce_sq *sq, u32 index)
+{
+	return (struct sroce_send_wqe *)
+		(sq->copy + (size_t)(index & sq->q.mask) * SROCE_SQ_BLOCK);
+}
+
+/* Byte @off of a request's copy; good up to the end of its block. */
+static inline void *sq_copy_byte(const struct sroce_sq *sq, u32 index, u32 off)
+{
+	return (u8 *)sq_copy(sq, index + off / SROCE_SQ_BLOCK) + off % SROCE_SQ_BLOCK;
+}
+
+/* Entries are 16 bytes from byte 48 on: none straddles two blocks. */
+static inline struct sroce_sge *sq_sge(const struct sroce_sq *sq, u32 index, u32 n)
+{
+	return sq_copy_byte(sq, index, sizeof(struct sroce_send_wqe) +
+				       n * sizeof(struct sroce_sge));
+}
+
+/**
+ * struct sroce_burst - packets of one queue pair on their way into one skb
+ * @num: charged for them
+ * @path: to the peer
+ * @dst: its route, held by @path
+ * @skb: NULL between bursts
+ * @seg_len: UDP payload of every packet, and of the last at most
+ * @num_pkts: in @skb
+ * @max_len: UDP payload that one skb may carry
+ * @max_pkts: packets that one skb may carry
+ * @closed: the last packet was shorter: nothing may follow
+ * @pkt: the packet that is being written
+ * @pkt_len: its length
+ * @page: where it lies
+ */
+struct sroce_burst {
+	struct sroce_qpn *num;
+	struct sroce_path *path;
+	struct dst_entry *dst;
+	struct sk_buff *skb;
+	u32 seg_len;
+	u32 num_pkts;
+	u32 max_len;
+	u32 max_pkts;
+	bool closed;
+	u8 *pkt;
+	u32 pkt_len;
+	struct page *page;
+};
+
+/**
+ * struct sroce_rx_pos - a place in a received skb
+ * @skb: the skb, or the one of its fragment list
+ * @frag: page fragment; -1 for the linear part
+ * @off: bytes into it
+ * @listed: @skb is one of a fragment list
+ */
+struct sroce_rx_pos {
+	const struct sk_buff *skb;
+	int frag;
+	u32 off;
+	bool listed;
+};
+
+/* ucontext.c */
+int sroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
+void sroce_dealloc_ucontext(struct ib_ucontext *ibuc);
+struct ib_ucontext *sroce_udata_context(struct ib_udata *udata);
+void sroce_disassociate_ucontext(struct ib_ucontext *ibuc);
+int sroce_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma);
+void sroce_mmap_free(struct rdma_user_mmap_entry *entry);
+int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entries,
+		      u32 entry_size, struct sroce_ring_map *map);
+void sroce_queue_free(struct sroce_queue *q);
+extern const struct uapi_definition sroce_uapi_defs[];
+
+/* device.c */
+extern const struct ib_device_ops sroce_dev_ops;
+bool sroce_take(atomic_t *count, int max);
+bool sroce_udata_clear(struct ib_udata *udata);
+
+/* ah.c */
+int sroce_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_udata *udata);
+int sroce_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);
+int sroce_destroy_ah(struct ib_ah *ibah, u32 flags);
+
+/* mr.c */
+struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,
+				int access, SROCE_REG_MR_DMAH struct ib_udata *udata);
+int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+struct sroce_mr *sroce_mr_get(struct ib_pd *pd, u32 key);
+void sroce_mr_put(struct sroce_mr *mr);
+bool sroce_mr_covers(const struct sroce_mr *mr, u64 addr, u64 len, int access);
+void *sroce_mr_span(const struct sroce_mr *mr, u64 addr, u32 *len);
+
+/* cq.c */
+int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		    SROCE_CQ_ATTRS *attrs);
+int sroce_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+
+enum sroce_cq_result {
+	SROCE_CQ_QUIET,		/* added; nobody waits for it */
+	SROCE_CQ_EVENT,		/* added; sroce_cq_notify() is due */
+	SROCE_CQ_FULL,		/* lost: the queue pair has to go to ERR */
+};
+
+enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *cqe,
+				   bool solicited);
+void sroce_cq_notify(struct sroce_cq *cq);
+
+/* qp.c */
+int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
+int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		    struct ib_udata *udata);
+int sroce_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		   struct ib_qp_init_attr *init);
+int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+struct sroce_qp *sroce_qp_get(u32 qpn);
+void sroce_qp_put(struct sroce_qp *qp);
+void sroce_qpn_put(struct sroce_qpn *num);
+bool sroce_qpn_use(struct sroce_qpn *num);
+void sroce_qpn_unuse(struct sroce_qpn *num);
+void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type event);
+void sroce_qp_error(struct sroce_qp *qp);
+void sroce_qp_error_locked(struct sroce_qp *qp);
+void sroce_qp_unlock(struct sroce_qp *qp);
+void sroce_qp_doorbell(struct sroce_qp *qp);
+void sroce_qp_fatal_all(struct sroce_dev *sdev);
+
+/* send.c */
+void sroce_send_run(struct sroce_qp *qp);
+void sroce_send_claim(struct sroce_qp *qp);
+void sroce_send_release(struct sroce_qp *qp);
+void sroce_send_task(struct tasklet_struct *task);
+void sroce_send_seek(struct sroce_qp *qp, u32 psn);
+void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err);
+void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err);
+bool sroce_send_draining(const struct sroce_qp *qp);
+
+/* burst.c */
+int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce_path *path);
+bool sroce_burst_fits(const struct sroce_burst *b, u32 len);
+u8 *sroce_burst_reserve(struct sroce_burst *b, u32 len);
+void sroce_burst_commit(struct sroce_burst *b);
+int sroce_burst_flush(struct sroce_burst *b);
+void sroce_burst_exit(void);
+
+/* net.c */
+int sroce_net_init(void);
+void sroce_net_exit(void);
+int sroce_net_attach(struct sroce_dev *sdev, struct net *net, int ifindex);
+void sroce_net_detach(struct sroce_dev *sdev);
+int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u32 lqpn,
+		    u32 rqpn);
+void sroce_path_release(struct sroce_path *path);
+struct dst_entry *sroce_path_dst(struct sroce_path *path);
+int sroce_net_send(struct sk_buff *skb, const struct sroce_path *path);
+void sroce_rx_copy(struct sroce_rx_pos *pos, void *to, u32 len);
+
+/* recv.c */
+void sroce_recv_packet(struct sroce_qp *qp, const struct wire_pkt *pkt,
+		       struct sroce_rx_pos *payload);
+void sroce_recv_end(struct sroce_qp *qp);
+void sroce_recv_flush(struct sroce_qp *qp);
+void sroce_recv_reset(struct sroce_qp *qp);
+
+/* ack.c */
+void sroce_ack_note(struct sroce_qp *qp, const struct wire_pkt *pkt);
+void sroce_ack_run(struct sroce_qp *qp);
+
+/* retry.c */
+enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer);
+void sroce_retry_run(struct sroce_qp *qp);
+void sroce_retry_progress(struct sroce_qp *qp);
+void sroce_retry_rnr(struct sroce_qp *qp, u8 code);
+void sroce_retry_backoff(struct sroce_qp *qp);
+void sroce_retry_arm(struct sroce_qp *qp, bool no_route);
+void sroce_retry_reset(struct sroce_qp *qp);
+
+/* icrc.c */
+int sroce_icrc_init(void);
+void sroce_icrc_exit(void);
+u32 sroce_crc32(u32 crc, const void *p, size_t len);
+
+#endif /* SROCE_H */

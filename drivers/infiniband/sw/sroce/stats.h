@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#ifndef SROCE_STATS_H
+#define SROCE_STATS_H
+
+#include <linux/percpu.h>
+#include <rdma/ib_verbs.h>
+
+/*
+ * One list of the hw_counters: X(enumerator, name). Names are mlx5's where it
+ * has the thing, since that is what exporters and people look for.
+ */
+#define SROCE_COUNTERS(X)						\
+	X(TX_PKTS, "tx_pkts")						\
+	X(TX_BYTES, "tx_bytes")						\
+	X(TX_BURSTS, "tx_bursts")					\
+	X(TX_DROPPED, "tx_dropped")					\
+	X(TX_NO_ROUTE, "tx_no_route")					\
+	X(RX_PKTS, "rx_pkts")						\
+	X(RX_BYTES, "rx_bytes")						\
+	X(RX_BURSTS, "rx_bursts")					\
+	X(RX_MALFORMED, "rx_malformed")					\
+	X(RX_ICRC, "rx_icrc_encapsulated")				\
+	X(RX_CSUM, "rx_csum_errors")					\
+	X(RX_NO_QP, "rx_no_qp")						\
+	X(RX_WRONG_PEER, "rx_wrong_peer")				\
+	X(RX_WRONG_STATE, "rx_wrong_state")				\
+	X(RX_WRONG_PKEY, "rx_wrong_pkey")				\
+	X(RX_SEND, "rx_send_requests")					\
+	X(OUT_OF_SEQUENCE, "out_of_sequence")				\
+	X(DUPLICATE, "duplicate_request")				\
+	X(SENT_SEQ_NAK, "sent_seq_nak")					\
+	X(SENT_RNR_NAK, "sent_rnr_nak")					\
+	X(SENT_ERR_NAK, "sent_err_nak")					\
+	X(SENT_ACK, "sent_ack")						\
+	X(RCVD_ACK, "rcvd_ack")						\
+	X(STALE_ACK, "stale_ack")					\
+	X(SEQ_ERR, "packet_seq_err")					\
+	X(RNR_NAK, "rnr_nak_retry_err")					\
+	X(ACK_TIMEOUT, "local_ack_timeout_err")				\
+	X(RETRANSMITTED, "retransmitted_pkts")				\
+	X(DOORBELLS, "doorbells")					\
+	X(CQ_OVERFLOW, "cq_overflows")
+
+enum sroce_counter {
+#define X(id, name) SROCE_CNT_##id,
+	SROCE_COUNTERS(X)
+#undef X
+	SROCE_NUM_COUNTERS,
+};
+
+struct sroce_stats {
+	u64 cnt[SROCE_NUM_COUNTERS];
+};
+
+/* Any context; @sdev's memory outlives its queue pairs. */
+#define sroce_count(sdev, id) this_cpu_inc((sdev)->stats->cnt[SROCE_CNT_##id])
+#define sroce_count_add(sdev, id, n) this_cpu_add((sdev)->stats->cnt[SROCE_CNT_##id], n)
+
+struct rdma_hw_stats *sroce_alloc_hw_port_stats(struct ib_device *ibdev, u32 port);
+int sroce_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port,
+		       int index);
+
+#endif /* SROCE_STATS_H */

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Tracepoints: the story of a packet, for `perf trace -e 'sroce:*'`. */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM sroce
+
+#if !defined(SROCE_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define SROCE_TRACE_H
+
+#include <linux/tracepoint.h>
+
+#include "sroce.h"
+
+TRACE_EVENT(sroce_doorbell,
+	TP_PROTO(const struct sroce_qp *qp),
+	TP_ARGS(qp),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+	),
+	TP_fast_assign(
+		__entry->qpn = qp->num->qpn;
+	),
+	TP_printk("qp=%#x", __entry->qpn)
+);
+
+TRACE_EVENT(sroce_burst,
+	TP_PROTO(const struct sroce_burst *b, u32 len, int err),
+	TP_ARGS(b, len, err),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, pkts)
+		__field(u32, seg_len)
+		__field(u32, len)
+		__field(int, err)
+	),
+	TP_fast_assign(
+		__entry->qpn = b->num->qpn;
+		__entry->pkts = b->num_pkts;
+		__entry->seg_len = b->seg_len;
+		__entry->len = len;
+		__entry->err = err;
+	),
+	TP_printk("qp=%#x pkts=%u seg_len=%u len=%u err=%d", __entry->qpn,
+		  __entry->pkts, __entry->seg_len, __entry->len, __entry->err)
+);
+
+TRACE_EVENT(sroce_receive,
+	TP_PROTO(u32 len, u32 pkts),
+	TP_ARGS(len, pkts),
+	TP_STRUCT__entry(
+		__field(u32, len)
+		__field(u32, pkts)
+	),
+	TP_fast_assign(
+		__entry->len = len;
+		__entry->pkts = pkts;
+	),
+	TP_printk("len=%u pkts=%u", __entry->len, __entry->pkts)
+);
+
+TRACE_EVENT(sroce_ack,
+	TP_PROTO(const struct sroce_qp *qp, u32 psn, u8 syndrome),
+	TP_ARGS(qp, psn, syndrome),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, psn)
+		__field(u32, una)
+		__field(u8, syndrome)
+	),
+	TP_fast_assign(
+		__entry->qpn = qp->num->qpn;
+		__entry->psn = psn;
+		__entry->una = qp->sq.psn_una;
+		__entry->syndrome = syndrome;
+	),
+	TP_printk("qp=%#x psn=%u una=%u syndrome=%#x", __entry->qpn, __entry->psn,
+		  __entry->una, __entry->syndrome)
+);
+
+/* The requester goes back: by a NAK, an RNR NAK or its timer. */
+TRACE_EVENT(sroce_retransmit,
+	TP_PROTO(const struct sroce_qp *qp, u32 psn),
+	TP_ARGS(qp, psn),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, psn)
+		__field(u32, end)
+		__field(u8, retry_left)
+		__field(u8, rnr_left)
+	),
+	TP_fast_assign(
+		__entry->qpn = qp->num->qpn;
+		__entry->psn = psn;
+		__entry->end = qp->sq.psn_end;
+		__entry->retry_left = qp->sq.retry_left;
+		__entry->rnr_left = qp->sq.rnr_left;
+	),
+	TP_printk("qp=%#x psn=%u end=%u retry_left=%u rnr_left=%u", __entry->qpn,
+		  __entry->psn, __entry->end, __entry->retry_left, __entry->rnr_left)
+);
+
+TRACE_EVENT(sroce_respond,
+	TP_PROTO(const struct sroce_qp *qp, u32 psn, u8 syndrome),
+	TP_ARGS(qp, psn, syndrome),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, psn)
+		__field(u32, msn)
+		__field(u8, syndrome)
+	),
+	TP_fast_assign(
+		__entry->qpn = qp->num->qpn;
+		__entry->psn = psn;
+		__entry->msn = qp->rq.msn;
+		__entry->syndrome = syndrome;
+	),
+	TP_printk("qp=%#x psn=%u msn=%u syndrome=%#x", __entry->qpn, __entry->psn,
+		  __entry->msn, __entry->syndrome)
+);
+
+TRACE_EVENT(sroce_state,
+	TP_PROTO(const struct sroce_qp *qp, int from, int to),
+	TP_ARGS(qp, from, to),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(int, from)
+		__field(int, to)
+	),
+	TP_fast_assign(
+		__entry->qpn = qp->num->qpn;
+		__entry->from = from;
+		__entry->to = to;
+	),
+	TP_printk("qp=%#x from=%d to=%d", __entry->qpn, __entry->from, __entry->to)
+);
+
+#endif /* SROCE_TRACE_H */
+
+#undef TRACE_INCLUDE_PATH
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_PATH .
+#define TRACE_INCLUDE_FILE trace
+#include <trace/define_trace.h>

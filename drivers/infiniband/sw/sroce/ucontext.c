@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* User contexts: the rings that a process maps, and its doorbell. */
+#include <linux/vmalloc.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "sroce.h"
+
+/**
+ * sroce_alloc_ucontext - ib_device_ops: a process opens the device
+ * @ibuc: its context
+ * @udata: struct sroce_alloc_ucontext_resp
+ *
+ * Return: 0 or an errno.
+ */
+int sroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
+{
+	struct sroce_dev *sdev = to_sdev(ibuc->device);
+	struct sroce_alloc_ucontext_resp resp = {
+		.max_inline = SROCE_MAX_INLINE,
+		.max_sge = SROCE_MAX_SGE,
+	};
+	int err;
+
+	if (!sroce_udata_clear(udata) || udata->outlen < sizeof(resp))
+		return -EINVAL;
+	if (!sroce_take(&sdev->num_ucontext, SROCE_MAX_UCONTEXT))
+		return -ENOMEM;
+
+	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (err)
+		atomic_dec(&sdev->num_ucontext);
+	return err;
+}
+
+/**
+ * sroce_dealloc_ucontext - ib_device_ops: a process closes the device
+ * @ibuc: its context
+ */
+void sroce_dealloc_ucontext(struct ib_ucontext *ibuc)
+{
+	atomic_dec(&to_sdev(ibuc->device)->num_ucontext);
+}
+
+/**
+ * sroce_udata_context - whose request is this?
+ * @udata: of a call that creates something
+ *
+ * Return: the context.
+ */
+struct ib_ucontext *sroce_udata_context(struct ib_udata *udata)
+{
+	return &rdma_udata_to_drv_context(udata, struct sroce_ucontext, ibuc)->ibuc;
+}
+
+/**
+ * sroce_disassociate_ucontext - ib_device_ops: the device goes, a process stays
+ * @ibuc: its context
+ *
+ * Rings are ordinary pages: those that a process has mapped stay with its
+ * mapping, and nobody here looks at them any more.
+ */
+void sroce_disassociate_ucontext(struct ib_ucontext *ibuc)
+{
+}
+
+/**
+ * sroce_mmap - ib_device_ops: map a ring into the process
+ * @ibuc: its context
+ * @vma: at the offset that a struct sroce_ring_map gave
+ *
+ * Return: 0, or -EINVAL if there is no such ring or its size is another.
+ */
+int sroce_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
+{
+	struct rdma_user_mmap_entry *entry = rdma_user_mmap_entry_get(ibuc, vma);
+	int err;
+
+	if (!entry)
+		return -EINVAL;
+	err = remap_vmalloc_range(vma, to_smapping(entry)->addr, 0);
+	rdma_user_mmap_entry_put(entry);
+	return err;
+}
+
+/**
+ * sroce_mmap_free - ib_device_ops: nobody can map this ring any more
+ * @entry: its mapping
+ */
+void sroce_mmap_free(struct rdma_user_mmap_entry *entry)
+{
+	struct sroce_mapping *mapping = to_smapping(entry);
+
+	vfree(mapping->addr);
+	kfree(mapping);
+}
+
+/**
+ * sroce_queue_alloc - make a ring
+ * @ibuc: the context that may map it
+ * @q: filled in
+ * @entries: a power of two
+ * @entry_size: bytes of each, a power of two
+ * @map: filled in for the response
+ *
+ * May sleep. Return: 0 or an errno.
+ */
+int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entries,
+		      u32 entry_size, struct sroce_ring_map *map)
+{
+	size_t size = PAGE_ALIGN(sizeof(struct sroce_ring) + (size_t)entries * entry_size);
+	struct sroce_mapping *mapping;
+	int err;
+
+	mapping = kzalloc(sizeof(*mapping), GFP_KERNEL);
+	if (!mapping)
+		return -ENOMEM;
+	mapping->addr = vmalloc_user(size);
+	if (!mapping->addr) {
+		err = -ENOMEM;
+		goto err_mapping;
+	}
+	err = rdma_user_mmap_entry_insert(ibuc, &mapping->rdma_entry, size);
+	if (err)
+		goto err_ring;
+
+	q->mapping = mapping;
+	q->ring = mapping->addr;
+	q->entries = mapping->addr + sizeof(struct sroce_ring);
+	q->mask = entries - 1;
+	q->entry_size = entry_size;
+
+	map->offset = rdma_user_mmap_get_offset(&mapping->rdma_entry);
+	map->size = size;
+	map->entries = entries;
+	map->entry_size = entry_size;
+	return 0;
+
+err_ring:
+	vfree(mapping->addr);
+err_mapping:
+	kfree(mapping);
+	return err;
+}
+
+/**
+ * sroce_queue_free - give a ring back
+ * @q: the queue; one that was never made is fine
+ *
+ * The pages go with the last mapping of them.
+ */
+void sroce_queue_free(struct sroce_queue *q)
+{
+	if (q->mapping)
+		rdma_user_mmap_entry_remove(&q->mapping->rdma_entry);
+	q->mapping = NULL;
+}
+
+/* The process's own queue pairs only, whatever number it writes. */
+static int sroce_doorbell(struct uverbs_attr_bundle *attrs)
+{
+	struct sroce_doorbell cmd;
+	struct ib_ucontext *ibuc;
+	struct sroce_qp *qp;
+	int err = -EINVAL;
+
+	ibuc = ib_uverbs_get_ucontext(attrs);
+	if (IS_ERR(ibuc))
+		return PTR_ERR(ibuc);
+	if (attrs->ucore.inlen != sizeof(cmd))
+		return -EINVAL;
+	if (copy_from_user(&cmd, attrs->ucore.inbuf, sizeof(cmd)))
+		return -EFAULT;
+	if (cmd.reserved)
+		return -EINVAL;
+
+	qp = sroce_qp_get(cmd.qp_num);
+	if (!qp)
+		return -EINVAL;
+	if (qp->ibuc == ibuc) {
+		sroce_qp_doorbell(qp);
+		err = 0;
+	}
+	sroce_qp_put(qp);
+	return err;
+}
+
+/*
+ * On the command file and not on a file of our own: ib_uverbs keeps the
+ * device and this module from going while the call runs, and lets both go
+ * while the file stays open.
+ */
+const struct uapi_definition sroce_uapi_defs[] = {
+	DECLARE_UVERBS_OBJECT(
+		UVERBS_OBJECT_QP,
+		DECLARE_UVERBS_WRITE(SROCE_CMD_DOORBELL, sroce_doorbell,
+				     .write.req_size = sizeof(struct sroce_doorbell))),
+	{},
+};
