@@ -333,7 +333,7 @@ host_addr() { # NAMESPACE NETDEV NUMBER
 hosts_down() {
 	local ns l
 
-	for ns in a b; do
+	for ns in a b w; do
 		[ -e /run/netns/$ns ] || continue
 		# shellcheck disable=SC2046 # a list
 		kill -9 $(ip netns pids $ns) 2>/dev/null
@@ -341,7 +341,7 @@ hosts_down() {
 	for l in $(links_here); do
 		rdma link del "$l" 2>/dev/null
 	done
-	for ns in a b; do
+	for ns in a b w; do
 		[ ! -e /run/netns/$ns ] || ip netns del $ns
 	done
 	ip link del v0 2>/dev/null
@@ -350,6 +350,43 @@ hosts_down() {
 
 in_ns() { # NAMESPACE COMMAND...
 	ip netns exec "$@"
+}
+
+# Between a and b a third host w, a bridge of w0 and w1: its queues see single
+# packets if v0's and v1's segmentation is off.
+hosts_up_bridge() { # [MTU]
+	local mtu=${1:-1500} d
+
+	need ip
+	hosts_down
+	defer hosts_down
+	host_ns a
+	host_ns b
+	host_ns w
+	probe bridge
+	ip -n w link add br0 mtu "$mtu" type bridge 2>/dev/null || skip_all "no bridge in this kernel"
+	ip link add v0 netns a mtu "$mtu" type veth peer name w0 netns w mtu "$mtu" &&
+		ip link add v1 netns b mtu "$mtu" type veth peer name w1 netns w mtu "$mtu" ||
+		bail "cannot make a veth pair"
+	for d in w0 w1 br0; do
+		[ $d = br0 ] || ip -n w link set $d master br0
+		ip -n w link set $d up
+	done
+	host_addr a v0 1
+	host_addr b v1 2
+	wait_for 60 ip netns exec a ping -c 1 -W 5 192.168.77.2 || bail "a does not reach b"
+}
+
+# Have the stack cut a burst into packets, or let it pass whole.
+segmentation() { # on|off NAMESPACE NETDEV...
+	local state=$1 ns=$2 d
+
+	shift 2
+	need ethtool
+	for d; do
+		ip netns exec "$ns" ethtool -K "$d" tx-udp-segmentation "$state" >/dev/null ||
+			bail "$d: cannot turn UDP segmentation $state"
+	done
 }
 
 # --- links -------------------------------------------------------------------------
@@ -446,6 +483,76 @@ counter() { # NAMESPACE NETDEV tx_packets|tx_bytes|rx_packets|rx_bytes
 # Both ends of a transfer in one program, which opens both devices.
 xfer() { # ARGS...
 	"$BIN/xfer" -d roce0 -D roce1 "$@"
+}
+
+# The path MTU for a netdev's MTU is the port's: 1024 for 1500, 4096 for 9000.
+active_mtu() { # LINK
+	"$BIN/xfer" --show -d "$1" 2>/dev/null | sed -n 's/.*active_mtu \([0-9]*\).*/\1/p'
+}
+
+# ibv_rc_pingpong from a to b, which compares what it received (-c), over the
+# GIDs of two addresses; the connection is always made over IPv4.
+pingpong() { # ADDRESS_A ADDRESS_B ARGS...
+	local ga gb server rc port=$((18515 + RANDOM % 1000))
+
+	ga=$(gid_index roce0 "$1") gb=$(gid_index roce1 "$2")
+	[ -n "$ga" ] && [ -n "$gb" ] || { echo "no GID for $1 or $2"; return 1; }
+	shift 2
+	timeout -k 5 120 ip netns exec b ibv_rc_pingpong -c -d roce1 -g "$gb" -p $port "$@" >"$TMP/server" 2>&1 &
+	server=$!
+	wait_for 60 server_listens b $port $server || { cat "$TMP/server"; return 1; }
+	timeout -k 5 120 ip netns exec a ibv_rc_pingpong -c -d roce0 -g "$ga" -p $port "$@" 192.168.77.2
+	rc=$?
+	[ $rc = 0 ] || kill $server 2>/dev/null
+	wait $server || { rc=$?; echo "server:"; cat "$TMP/server"; }
+	if grep -q "invalid data" "$TMP/server"; then
+		cat "$TMP/server"
+		rc=1
+	fi
+	return $rc
+}
+
+server_listens() { # NAMESPACE PORT PID
+	ip netns exec "$1" ss -Hltn "sport = :$2" | grep -q . || ! kill -0 "$3" 2>/dev/null
+}
+
+# One ping-pong over v0 and v1: it succeeds, and its bytes crossed the veth.
+pingpong_test() { # NAME SIZE ITERATIONS ADDRESS_A ADDRESS_B ARGS...
+	local name=$1 size=$2 n=$3 a=$4 b=$5 b0 b1 t0 t1
+
+	shift 5
+	t0=$(counter a v0 tx_bytes) b0=$(counter a v0 rx_bytes)
+	run "$name" pingpong "$a" "$b" -s "$size" -n "$n" "$@" || return
+	t1=$(counter a v0 tx_bytes) b1=$(counter a v0 rx_bytes)
+	if [ $((t1 - t0)) -lt $((size * n)) ] || [ $((b1 - b0)) -lt $((size * n)) ]; then
+		not_ok "$name: over the wire"
+		diag "$n times $size bytes, but v0 sent $((t1 - t0)) and received $((b1 - b0))"
+	fi
+}
+
+# What the pingpong/ tests do, for one kind of address.
+pingpong_suite() { # ADDRESS_A ADDRESS_B
+	local a=$1 b=$2 mtu pmtu size n mode sizes
+
+	for mtu in 1500 9000; do
+		ip -n a link set v0 mtu $mtu
+		ip -n b link set v1 mtu $mtu
+		pmtu=$([ $mtu = 1500 ] && echo 1024 || echo 4096)
+		is "$(active_mtu roce0)" $pmtu "MTU $mtu: active_mtu"
+		sizes="1 64 $((pmtu - 1)) $pmtu $((pmtu + 1)) 65536 1048576"
+		[ -z "$LONG" ] || sizes="$sizes 2 3 4 5 255 257 4096 16384 65535 262144"
+		for size in $sizes; do
+			n=$((size > 100000 ? 5 : size > 10000 ? 30 : 100))
+			[ -z "$LONG" ] || n=$((n * 10))
+			for mode in "" -e; do
+				# shellcheck disable=SC2086 # a list
+				pingpong_test "MTU $mtu, $size bytes, $([ -n "$mode" ] && echo events || echo polling)" \
+					$size $n "$a" "$b" -m $pmtu $mode
+			done
+		done
+	done
+	# a path MTU less than the ports'
+	pingpong_test "path MTU 256, 65536 bytes" 65536 10 "$a" "$b" -m 256
 }
 
 # Wait for a child, but not for ever.

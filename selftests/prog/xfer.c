@@ -77,6 +77,7 @@ static struct {
 	bool huge;
 	bool iova;
 	bool verbose;
+	bool show;
 	uint32_t signal;
 	uint32_t batch;
 	uint32_t pause;		/* ms between messages posted */
@@ -848,6 +849,7 @@ static const char usage_text[] =
 "  -i              inline what is short enough\n"
 "  -u              odd addresses and lengths of pieces\n"
 "  -v              numbers\n"
+"  --show          tell DEV's MTU, port state and GUID, and send nothing\n"
 "  --signal N      ask for a completion of every Nth send only\n"
 "  --sig-all       create the queue pairs with sq_sig_all\n"
 "  --batch N       work requests a post (default 16)\n"
@@ -944,7 +946,7 @@ static void randomize(void)
 }
 
 enum { O_SIGNAL = 256, O_SIG_ALL, O_BATCH, O_PAUSE, O_IOVA, O_HUGE, O_TIMEOUT, O_RETRY, O_RNR,
-	O_MIN_RNR, O_PATIENCE, O_SEED, O_RANDOM };
+	O_MIN_RNR, O_PATIENCE, O_SEED, O_RANDOM, O_SHOW };
 
 static void options(int argc, char **argv)
 {
@@ -962,6 +964,7 @@ static void options(int argc, char **argv)
 		{ "patience", 1, NULL, O_PATIENCE },
 		{ "seed", 1, NULL, O_SEED },
 		{ "random", 0, NULL, O_RANDOM },
+		{ "show", 0, NULL, O_SHOW },
 		{ "help", 0, NULL, 'h' },
 		{}
 	};
@@ -1009,6 +1012,7 @@ static void options(int argc, char **argv)
 		case O_PATIENCE: o.patience = atof(optarg); break;
 		case O_SEED: o.s.seed = strtoull(optarg, NULL, 0); seeded = true; break;
 		case O_RANDOM: random = true; break;
+		case O_SHOW: o.show = true; break;
 		case 'h': fputs(usage_text, stdout); exit(0);
 		default: fputs(usage_text, stderr); exit(2);
 		}
@@ -1052,6 +1056,15 @@ int main(int argc, char **argv)
 	signal(SIGINT, on_signal);
 	signal(SIGPIPE, SIG_IGN);
 
+	if (o.show) {
+		end_open(&sides[0].e, o.dev[0], "0");
+		printf("%s: active_mtu %u, state %s, GUID %016" PRIx64 ", max_sge %d\n", o.dev[0],
+		       mtu_bytes(sides[0].e.port.active_mtu),
+		       ibv_port_state_str(sides[0].e.port.state),
+		       be64toh(ibv_get_device_guid(sides[0].e.ctx->device)), sides[0].e.attr.max_sge);
+		end_close(&sides[0].e);
+		return 0;
+	}
 	two = o.listen || o.host;
 	flows = calloc(o.s.qps * 2, sizeof(*flows));
 	/* of two processes, the one that connects sends */

@@ -374,7 +374,7 @@ static bool run_start(struct rx_burst *rx, u32 qpn)
 		return false;
 	}
 	rx->no_qp = false;
-	spin_lock(&rx->qp->rq.lock);
+	spin_lock_bh(&rx->qp->rq.lock);
 	return true;
 }
 
