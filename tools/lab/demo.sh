@@ -65,26 +65,28 @@ gid_index() { # DEVICE GID
 	die "$1 has no RoCE v2 GID $2; dmesg may say why"
 }
 
-pingpong() { # ADDRESS GID_OF_A GID_OF_B
+# The GIDs say how messages go. The two programs first tell each other of them
+# by TCP, over IPv4 either way: the server listens to nothing else.
+pingpong() { # GID_OF_A GID_OF_B
 	local ga gb server
 
-	ga=$(gid_index roce0 "$2")
-	gb=$(gid_index roce1 "$3")
+	ga=$(gid_index roce0 "$1")
+	gb=$(gid_index roce1 "$2")
 	timeout 60 ip netns exec a ibv_rc_pingpong -d roce0 -g "$ga" -n 1000 >"$log" 2>&1 &
 	server=$!
 	until ip netns exec a ss -Hltn | grep -q :18515; do
 		kill -0 $server 2>/dev/null || { cat "$log"; die "the server did not start"; }
 		sleep 0.1
 	done
-	echo "b, to $1:"
-	timeout 60 ip netns exec b ibv_rc_pingpong -d roce1 -g "$gb" -n 1000 "$1" 2>&1 | sed 's/^ */  /' || {
+	echo "b, the client:"
+	timeout 60 ip netns exec b ibv_rc_pingpong -d roce1 -g "$gb" -n 1000 192.168.77.1 2>&1 | sed 's/^ */  /' || {
 		kill $server 2>/dev/null || true
-		echo "a:"
+		echo "a, the server:"
 		sed 's/^ */  /' "$log"
-		die "ping-pong over $1 failed"
+		die "the client failed"
 	}
 	wait $server || { cat "$log"; die "the server failed"; }
-	echo "a:"
+	echo "a, the server:"
 	sed 's/^ */  /' "$log"
 }
 
@@ -111,9 +113,9 @@ ip netns exec b rdma link add roce1 type "$type" netdev v1
 rdma link show
 
 heading "RC ping-pong over IPv4"
-pingpong 192.168.77.1 0000:0000:0000:0000:0000:ffff:c0a8:4d01 0000:0000:0000:0000:0000:ffff:c0a8:4d02
+pingpong 0000:0000:0000:0000:0000:ffff:c0a8:4d01 0000:0000:0000:0000:0000:ffff:c0a8:4d02
 
 heading "RC ping-pong over IPv6"
-pingpong fd77::1 fd77:0000:0000:0000:0000:0000:0000:0001 fd77:0000:0000:0000:0000:0000:0000:0002
+pingpong fd77:0000:0000:0000:0000:0000:0000:0001 fd77:0000:0000:0000:0000:0000:0000:0002
 
 heading "done"
