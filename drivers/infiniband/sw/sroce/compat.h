@@ -96,6 +96,13 @@ static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 #define SROCE_CRC32_SHASH
 #endif
 
+/* The core sees a netdev's link come and go, and raises the port's events. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)
+#define SROCE_CORE_PORT_EVENTS false
+#else
+#define SROCE_CORE_PORT_EVENTS true
+#endif
+
 /* create_cq() was given the udata, and is given the attributes now. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
 #define SROCE_CQ_ATTRS struct ib_udata

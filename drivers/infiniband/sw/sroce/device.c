@@ -59,6 +59,36 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 	return 0;
 }
 
+/**
+ * sroce_port_up - can packets leave by this netdev?
+ * @ndev: of a link
+ *
+ * Return: true if it is up, has a carrier, and an MTU for the smallest packets.
+ */
+bool sroce_port_up(const struct net_device *ndev)
+{
+	return netif_running(ndev) && netif_carrier_ok(ndev) &&
+	       iboe_get_mtu(READ_ONCE(ndev->mtu));
+}
+
+/**
+ * sroce_port_mtu - the largest path MTU that the netdev has room for now
+ * @ibdev: the link's device
+ *
+ * Return: at least IB_MTU_256, what there always is.
+ */
+enum ib_mtu sroce_port_mtu(struct ib_device *ibdev)
+{
+	struct net_device *ndev = ib_device_get_netdev(ibdev, 1);
+	enum ib_mtu mtu = 0;
+
+	if (ndev) {
+		mtu = iboe_get_mtu(READ_ONCE(ndev->mtu));
+		dev_put(ndev);
+	}
+	return mtu ?: IB_MTU_256;
+}
+
 static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
 {
 	struct net_device *ndev = ib_device_get_netdev(ibdev, port);
@@ -72,23 +102,18 @@ static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_at
 	attr->state = IB_PORT_DOWN;
 	attr->phys_state = IB_PORT_PHYS_STATE_DISABLED;
 	attr->max_mtu = IB_MTU_4096;
-	attr->active_mtu = IB_MTU_256;
+	attr->active_mtu = sroce_port_mtu(ibdev);
 	attr->active_width = IB_WIDTH_1X;
 	attr->active_speed = IB_SPEED_SDR;
 	if (!ndev)
 		return 0;
 
-	attr->active_mtu = iboe_get_mtu(READ_ONCE(ndev->mtu));
-	if (!netif_running(ndev)) {
-		attr->phys_state = IB_PORT_PHYS_STATE_DISABLED;
-	} else if (!netif_carrier_ok(ndev) || !attr->active_mtu) {
-		attr->phys_state = IB_PORT_PHYS_STATE_POLLING;
-	} else {
+	if (sroce_port_up(ndev)) {
 		attr->state = IB_PORT_ACTIVE;
 		attr->phys_state = IB_PORT_PHYS_STATE_LINK_UP;
+	} else if (netif_running(ndev)) {
+		attr->phys_state = IB_PORT_PHYS_STATE_POLLING;
 	}
-	if (!attr->active_mtu)
-		attr->active_mtu = IB_MTU_256;
 	dev_put(ndev);
 
 	err = ib_get_eth_speed(ibdev, port, &attr->active_speed, &attr->active_width);

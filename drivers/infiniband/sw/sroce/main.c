@@ -63,21 +63,25 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	sdev->ibdev.driver_def = sroce_uapi_defs;
 	strscpy(sdev->ibdev.node_desc, "sroce", sizeof(sdev->ibdev.node_desc));
 	set_guid(&sdev->ibdev, ndev);
+	sdev->port_up = sroce_port_up(ndev);
 	ib_set_device_ops(&sdev->ibdev, &sroce_dev_ops);
 	return sdev;
 }
 
-static int sroce_newlink(const char *name, struct net_device *ndev)
+/* The device over a netdev, with a reference, or NULL. */
+static struct ib_device *link_of(struct net_device *ndev)
 {
+	return ib_device_get_by_netdev(ndev, (enum rdma_driver_id)SROCE_DRIVER_ID);
+}
+
+static int newlink_locked(const char *name, struct net_device *ndev)
+{
+	struct net *net = dev_net(ndev);
 	struct ib_device *ibdev;
 	struct sroce_dev *sdev;
 	int err;
 
-	err = check_netdev(ndev);
-	if (err)
-		return err;
-
-	ibdev = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)SROCE_DRIVER_ID);
+	ibdev = link_of(ndev);
 	if (ibdev) {
 		netdev_dbg(ndev, "sroce: %s is its link already\n", dev_name(&ibdev->dev));
 		ib_device_put(ibdev);
@@ -87,7 +91,7 @@ static int sroce_newlink(const char *name, struct net_device *ndev)
 	sdev = dev_alloc(ndev);
 	if (!sdev)
 		return -ENOMEM;
-	err = sroce_net_attach(sdev, dev_net(ndev), ndev->ifindex);
+	err = sroce_net_attach(sdev, net, ndev->ifindex);
 	if (err) {
 		netdev_dbg(ndev, "sroce: UDP port %d can't be had (%d): see ss -lunp 'sport = :%d'\n",
 			   WIRE_UDP_PORT, err, WIRE_UDP_PORT);
@@ -99,10 +103,33 @@ static int sroce_newlink(const char *name, struct net_device *ndev)
 	err = ib_register_device(&sdev->ibdev, name, NULL);
 	if (err)
 		goto err_dealloc;
-	return 0;
+
+	/* a netdev that left before the notifier could find its link */
+	if (READ_ONCE(ndev->reg_state) == NETREG_REGISTERED && net_eq(dev_net(ndev), net))
+		return 0;
+	ibdev = link_of(ndev);
+	if (ibdev)
+		ib_unregister_device_and_put(ibdev);
+	return -ENODEV;
 
 err_dealloc:
 	ib_dealloc_device(&sdev->ibdev);
+	return err;
+}
+
+/* Links are made one at a time, so that a netdev gets no second one. */
+static DEFINE_MUTEX(newlink_lock);
+
+static int sroce_newlink(const char *name, struct net_device *ndev)
+{
+	int err;
+
+	err = check_netdev(ndev);
+	if (err)
+		return err;
+	mutex_lock(&newlink_lock);
+	err = newlink_locked(name, ndev);
+	mutex_unlock(&newlink_lock);
 	return err;
 }
 
@@ -111,23 +138,27 @@ static struct rdma_link_ops sroce_link_ops = {
 	.newlink = sroce_newlink,
 };
 
-static void port_event(struct ib_device *ibdev, enum ib_event_type type)
+/* Nothing is kept of a port but what was last said of it. */
+static void port_changed(struct sroce_dev *sdev, struct net_device *ndev)
 {
+	const bool up = sroce_port_up(ndev);
 	struct ib_event event = {
-		.device = ibdev,
-		.event = type,
+		.device = &sdev->ibdev,
+		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
 		.element.port_num = 1,
 	};
 
+	if (SROCE_CORE_PORT_EVENTS || up == sdev->port_up)
+		return;
+	sdev->port_up = up;
 	ib_dispatch_event(&event);
 }
 
 static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)
 {
 	struct net_device *ndev = netdev_notifier_info_to_dev(ptr);
-	struct ib_device *ibdev;
+	struct ib_device *ibdev = link_of(ndev);
 
-	ibdev = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)SROCE_DRIVER_ID);
 	if (!ibdev)
 		return NOTIFY_DONE;
 
@@ -145,13 +176,8 @@ static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, vo
 	case NETDEV_UP:
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
-		port_event(ibdev, netif_running(ndev) && netif_carrier_ok(ndev) ?
-				  IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR);
-		break;
 	case NETDEV_CHANGEMTU:
-		/* nothing is kept of it: query_port asks the netdev */
-		port_event(ibdev, iboe_get_mtu(ndev->mtu) ? IB_EVENT_PORT_ACTIVE :
-							    IB_EVENT_PORT_ERR);
+		port_changed(to_sdev(ibdev), ndev);
 		break;
 	}
 	ib_device_put(ibdev);
@@ -220,6 +246,7 @@ static void __exit sroce_exit(void)
 	ib_unregister_driver((enum rdma_driver_id)SROCE_DRIVER_ID);
 	ib_unregister_client(&sroce_client);
 	sroce_net_exit();
+	sroce_qpn_wait();
 	sroce_burst_exit();
 	/* memory that went by RCU, and callbacks of this module */
 	rcu_barrier();

@@ -33,7 +33,7 @@ static int mr_map_blocks(struct sroce_mr *mr)
 		return -EINVAL;
 
 	n = ib_umem_num_dma_blocks(umem, size);
-	mr->block = kvmalloc_array(n, sizeof(*mr->block), GFP_KERNEL);
+	mr->block = kvmalloc_array(n, sizeof(*mr->block), GFP_KERNEL_ACCOUNT);
 	if (!mr->block)
 		return -ENOMEM;
 
@@ -55,7 +55,8 @@ static int mr_alloc_key(struct sroce_dev *sdev, struct sroce_mr *mr)
 	if (err < 0)
 		return err;
 
-	mr->key = index << KEY_INDEX_SHIFT | get_random_u8();
+	/* found by its index before this, it has no key that matches */
+	WRITE_ONCE(mr->key, index << KEY_INDEX_SHIFT | get_random_u8());
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Queue pairs: their life and their state machine. */
+#include <linux/delay.h>
 #include <linux/log2.h>
 #include <linux/vmalloc.h>
 #include <rdma/ib_cache.h>
@@ -19,6 +20,9 @@
  */
 static DEFINE_XARRAY_ALLOC(sroce_qps);
 static u32 sroce_qpn_next = QPN_MIN;
+
+/* Numbers whose memory is in use, with or without a queue pair */
+static atomic_t sroce_num_qpn;
 
 /* Numbers */
 
@@ -49,8 +53,26 @@ void sroce_qpn_unuse(struct sroce_qpn *num)
  */
 void sroce_qpn_put(struct sroce_qpn *num)
 {
-	if (refcount_dec_and_test(&num->ref))
-		kfree_rcu(num, rcu);
+	if (!refcount_dec_and_test(&num->ref))
+		return;
+	kfree_rcu(num, rcu);
+	preempt_disable();
+	atomic_dec(&sroce_num_qpn);
+	preempt_enable();
+}
+
+/**
+ * sroce_qpn_wait - wait until no number is held
+ *
+ * The module ends: an skb that the stack still has would call into it. A
+ * qdisc that delays packets lets go of them in its own time. May sleep.
+ */
+void sroce_qpn_wait(void)
+{
+	while (atomic_read(&sroce_num_qpn))
+		msleep(10);
+	/* for who is on the way out of sroce_qpn_put() */
+	synchronize_rcu();
 }
 
 /**
@@ -92,6 +114,7 @@ static struct sroce_qpn *qpn_alloc(struct sroce_qp *qp)
 	refcount_set(&num->users, 1);
 	init_completion(&num->idle);
 	num->qp = qp;
+	atomic_inc(&sroce_num_qpn);
 	return num;
 }
 
@@ -238,10 +261,10 @@ static int sq_create(struct sroce_qp *qp, struct ib_qp_cap *cap, struct sroce_ri
 	hrtimer_setup(&sq->timer, sroce_retry_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 
 	err = -ENOMEM;
-	sq->copy = kvcalloc(entries, SROCE_SQ_BLOCK, GFP_KERNEL);
+	sq->copy = kvcalloc(entries, SROCE_SQ_BLOCK, GFP_KERNEL_ACCOUNT);
 	if (!sq->copy)
 		return err;
-	sq->wqe = kvcalloc(entries, sizeof(*sq->wqe), GFP_KERNEL);
+	sq->wqe = kvcalloc(entries, sizeof(*sq->wqe), GFP_KERNEL_ACCOUNT);
 	if (!sq->wqe)
 		goto err_copy;
 	err = sroce_queue_alloc(qp->ibuc, &sq->q, entries, SROCE_SQ_BLOCK, map);
@@ -354,9 +377,6 @@ err_count:
 
 static int check_attr(const struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
-	struct ib_port_attr port;
-	int err;
-
 	if (mask & IB_QP_ALT_PATH ||
 	    (mask & IB_QP_PATH_MIG_STATE && attr->path_mig_state != IB_MIG_MIGRATED))
 		return -EOPNOTSUPP;
@@ -366,16 +386,15 @@ static int check_attr(const struct sroce_qp *qp, const struct ib_qp_attr *attr, 
 	    (mask & IB_QP_RETRY_CNT && attr->retry_cnt > 7) ||
 	    (mask & IB_QP_RNR_RETRY && attr->rnr_retry > 7) ||
 	    (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
+	    (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > SROCE_MAX_RD_ATOMIC) ||
+	    (mask & IB_QP_MAX_DEST_RD_ATOMIC &&
+	     attr->max_dest_rd_atomic > SROCE_MAX_RD_ATOMIC) ||
 	    (mask & IB_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
 	    (mask & IB_QP_ACCESS_FLAGS && attr->qp_access_flags & ~SROCE_ACCESS_SUPPORTED))
 		return -EINVAL;
-	if (mask & IB_QP_PATH_MTU) {
-		err = ib_query_port(qp->ibqp.device, 1, &port);
-		if (err)
-			return err;
-		if (attr->path_mtu < IB_MTU_256 || attr->path_mtu > port.active_mtu)
-			return -EINVAL;
-	}
+	if (mask & IB_QP_PATH_MTU &&
+	    (attr->path_mtu < IB_MTU_256 || attr->path_mtu > sroce_port_mtu(qp->ibqp.device)))
+		return -EINVAL;
 	return 0;
 }
 

@@ -36,6 +36,8 @@
 #define SROCE_MAX_UCONTEXT	65536
 #define SROCE_MAX_MSG		(1U << 31)
 #define SROCE_PKEY		0xffff
+/* READs and ATOMICs are not there yet; programs set up one of them unasked */
+#define SROCE_MAX_RD_ATOMIC	1
 
 #define SROCE_ACCESS_SUPPORTED						\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
@@ -49,6 +51,7 @@
  *	back. Protected by sroce_net_lock.
  * @net_entry: in @net's list
  * @ifindex: of its netdev in @net
+ * @port_up: as the last port event said; netdev events only
  * @gone: its netdev is being unregistered: nothing may be sent any more
  * @stats: counters of each CPU
  * @mrs: memory regions by the index part of their keys
@@ -65,6 +68,7 @@ struct sroce_dev {
 	struct net *net;
 	struct list_head net_entry;
 	int ifindex;
+	bool port_up;
 	bool gone;
 	struct sroce_stats __percpu *stats;
 	struct xarray mrs;
@@ -523,6 +527,8 @@ extern const struct uapi_definition sroce_uapi_defs[];
 
 /* device.c */
 extern const struct ib_device_ops sroce_dev_ops;
+bool sroce_port_up(const struct net_device *ndev);
+enum ib_mtu sroce_port_mtu(struct ib_device *ibdev);
 bool sroce_take(atomic_t *count, int max);
 bool sroce_udata_clear(struct ib_udata *udata);
 
@@ -565,6 +571,7 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 struct sroce_qp *sroce_qp_get(u32 qpn);
 void sroce_qp_put(struct sroce_qp *qp);
 void sroce_qpn_put(struct sroce_qpn *num);
+void sroce_qpn_wait(void);
 bool sroce_qpn_use(struct sroce_qpn *num);
 void sroce_qpn_unuse(struct sroce_qpn *num);
 void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type event);
