@@ -59,7 +59,7 @@ modules:
 #: provider   build the library by which programs use it
 provider:
 	$(step) PROVIDER build/provider
-	+@$(MAKE) -C tools/provider
+	+@$(MAKE) -s -C tools/provider
 
 #: install    copy both into the system, or below DESTDIR; builds only what was not built
 install:
@@ -88,7 +88,7 @@ demo: lab
 
 #: check      run the tests, in VMs where they need one; T=subject/name for one of them
 check: lab
-	+@$(MAKE) -C selftests
+	+@$(MAKE) -s -C selftests
 	@selftests/run -k $(lab_kernel) $(T)
 
 # The machine ready, the kernel there, and both halves built for it.
@@ -100,7 +100,7 @@ lab: deps
 #: clean      remove what was built
 clean:
 	@find build -mindepth 1 -maxdepth 1 ! -name lab ! -name dl -exec rm -rf {} + 2>/dev/null || true
-	@rm -rf build/lab/out.* build/lab/vm.*
+	@rm -rf build/lab/out.* build/lab/vm.* build/lab/tmp.*
 
 #: distclean  remove build altogether: downloads and unpacked kernels too
 distclean:

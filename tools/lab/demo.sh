@@ -49,14 +49,13 @@ host() { # NAMESPACE NETDEV NUMBER
 # The place of an address in a device's table of GIDs, where an IPv4 address is
 # written ::ffff:a.b.c.d. It appears a moment after the address.
 gid_index() { # DEVICE GID
-	local ports=/sys/class/infiniband/$1/ports/1 f i
+	local port=/sys/class/infiniband/$1/ports/1 f
 
 	for _ in $(seq 100); do
-		for f in "$ports"/gids/*; do
-			i=${f##*/}
-			if [ "$(cat "$f" 2>/dev/null)" = "$2" ] &&
-			   [ "$(cat "$ports/gid_attrs/types/$i" 2>/dev/null)" = "RoCE v2" ]; then
-				echo "$i"
+		# shellcheck disable=SC2013 # names without spaces
+		for f in $(grep -lx "$2" "$port"/gids/* 2>/dev/null); do
+			if [ "$(cat "$port/gid_attrs/types/${f##*/}")" = "RoCE v2" ]; then
+				echo "${f##*/}"
 				return
 			fi
 		done
