@@ -429,37 +429,9 @@ links_up() {
 	gid_wait roce1 fd77::2
 }
 
-# An address as sysfs shows a GID.
-gid_of() { # ADDRESS
-	python3 - "$1" <<-'EOT'
-	import ipaddress, sys
-	a = ipaddress.ip_address(sys.argv[1])
-	if a.version == 4:
-	    a = ipaddress.ip_address('::ffff:' + sys.argv[1])
-	print(a.exploded)
-	EOT
-}
-
-# Without python: sysfs writes all digits, and these are the tests' addresses.
-gid_text() { # ADDRESS
-	case $1 in
-	192.168.77.*) printf '0000:0000:0000:0000:0000:ffff:c0a8:4d%02x\n' "${1##*.}" ;;
-	fd77::?) echo "fd77:0000:0000:0000:0000:0000:0000:000${1##*:}" ;;
-	*) gid_of "$1" ;;
-	esac
-}
-
 # The index of the RoCE v2 GID of an address; nothing if there is none.
 gid_index() { # LINK ADDRESS
-	local d=/sys/class/infiniband/$1/ports/1 want i n
-
-	want=$(gid_text "$2")
-	for i in $(cd "$d/gids" && grep -l "$want" ./* 2>/dev/null); do
-		n=${i#./}
-		case $(cat "$d/gid_attrs/types/$n" 2>/dev/null) in
-		"RoCE v2" | "") echo "$n"; return ;;
-		esac
-	done
+	"$BIN/xfer" --show -d "$1" -g "$2" 2>/dev/null | sed -n 's/.*gid_index \([0-9]*\).*/\1/p'
 }
 
 has_gid() {

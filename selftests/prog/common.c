@@ -167,24 +167,13 @@ int64_t canary_check(const void *p, uint64_t len)
 	return i;
 }
 
-static bool gid_v2(struct ibv_context *ctx, int i, union ibv_gid *gid)
-{
-	struct ibv_gid_entry e;
-
-	if (ibv_query_gid_ex(ctx, 1, i, &e, 0))
-		return false;
-	if (e.gid_type != IBV_GID_TYPE_ROCE_V2)
-		return false;
-	*gid = e.gid;
-	return true;
-}
-
 static void find_gid(struct end *e, const char *spec)
 {
-	union ibv_gid want, gid;
+	struct ibv_gid_entry *table;
+	union ibv_gid want = {};
 	bool any = !spec;
 	char *rest;
-	int i;
+	int i, n;
 
 	if (!any) {
 		i = strtol(spec, &rest, 10);
@@ -194,7 +183,6 @@ static void find_gid(struct end *e, const char *spec)
 				die("%s: no GID %d", e->name, i);
 			return;
 		}
-		memset(&want, 0, sizeof(want));
 		want.raw[10] = 0xff;
 		want.raw[11] = 0xff;
 		if (inet_pton(AF_INET, spec, want.raw + 12) != 1 &&
@@ -203,14 +191,21 @@ static void find_gid(struct end *e, const char *spec)
 			die("%s is neither an index nor an address", spec);
 		}
 	}
-	for (i = 0; i < e->port.gid_tbl_len; i++) {
-		if (!gid_v2(e->ctx, i, &gid))
+	table = calloc(e->port.gid_tbl_len, sizeof(*table));
+	n = ibv_query_gid_table(e->ctx, table, e->port.gid_tbl_len, 0);
+	if (n < 0)
+		die("%s: query_gid_table", e->name);
+	for (i = 0; i < n; i++) {
+		const union ibv_gid *gid = &table[i].gid;
+
+		if (table[i].gid_type != IBV_GID_TYPE_ROCE_V2)
 			continue;
-		if (any ? gid.global.subnet_prefix || gid.raw[10] != 0xff :
-			  memcmp(&gid, &want, sizeof(gid)))
+		if (any ? gid->global.subnet_prefix || gid->raw[10] != 0xff :
+			  memcmp(gid, &want, sizeof(want)))
 			continue;
-		e->gid_index = i;
-		e->gid = gid;
+		e->gid_index = table[i].gid_index;
+		e->gid = *gid;
+		free(table);
 		return;
 	}
 	errno = 0;
@@ -244,7 +239,8 @@ void end_open(struct end *e, const char *dev, const char *gid)
 	e->pd = ibv_alloc_pd(e->ctx);
 	if (!e->pd)
 		die("alloc_pd");
-	find_gid(e, gid);
+	if (!gid || *gid)
+		find_gid(e, gid);
 }
 
 void end_close(struct end *e)

@@ -74,7 +74,7 @@ struct end {
 	union ibv_gid gid;
 };
 
-/* @gid: an index, or an address, or NULL for the first IPv4 one */
+/* @gid: an index, or an address, or NULL for the first IPv4 one, or "" for none */
 void end_open(struct end *e, const char *dev, const char *gid);
 void end_close(struct end *e);
 

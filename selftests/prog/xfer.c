@@ -849,7 +849,7 @@ static const char usage_text[] =
 "  -i              inline what is short enough\n"
 "  -u              odd addresses and lengths of pieces\n"
 "  -v              numbers\n"
-"  --show          tell DEV's MTU, port state and GUID, and send nothing\n"
+"  --show          tell DEV's MTU, port state and GID index, and send nothing\n"
 "  --signal N      ask for a completion of every Nth send only\n"
 "  --sig-all       create the queue pairs with sq_sig_all\n"
 "  --batch N       work requests a post (default 16)\n"
@@ -1057,11 +1057,10 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 
 	if (o.show) {
-		end_open(&sides[0].e, o.dev[0], "0");
-		printf("%s: active_mtu %u, state %s, GUID %016" PRIx64 ", max_sge %d\n", o.dev[0],
+		end_open(&sides[0].e, o.dev[0], o.gid[0] ? o.gid[0] : "");
+		printf("%s: active_mtu %u, state %s, gid_index %d\n", o.dev[0],
 		       mtu_bytes(sides[0].e.port.active_mtu),
-		       ibv_port_state_str(sides[0].e.port.state),
-		       be64toh(ibv_get_device_guid(sides[0].e.ctx->device)), sides[0].e.attr.max_sge);
+		       ibv_port_state_str(sides[0].e.port.state), sides[0].e.gid_index);
 		end_close(&sides[0].e);
 		return 0;
 	}

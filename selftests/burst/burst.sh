@@ -1,0 +1,99 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# The burst path: a message of 64 KiB crosses the wire in a handful of skbs. Cut
+# into packets by the stack, it still arrives, and every packet's ICRC is right.
+# lab: timeout 200
+
+. "$(dirname "$0")/../lib.sh"
+
+need tcpdump
+need_bin xfer
+load_module
+hosts_up
+links_up
+
+capture() { # SNAPLEN COMMAND...
+	local snap=$1 pid
+
+	shift
+	rm -f "$TMP/cap"
+	in_ns b tcpdump -Z root -i v1 -Q in -B 16384 -s "$snap" -U -w "$TMP/cap" udp port 4791 >"$TMP/tcpdump" 2>&1 &
+	pid=$!
+	wait_for 60 grep -q listening "$TMP/tcpdump" || bail "tcpdump: $(cat "$TMP/tcpdump")"
+	"$@"
+	wait_for 30 quiet_cap
+	# not INT, which a shell's background programs ignore
+	kill -TERM $pid
+	wait $pid
+	grep -q "^0 packets dropped by kernel" "$TMP/tcpdump" || diag "$(tail -n 1 "$TMP/tcpdump")"
+}
+
+# nothing was added to the capture for a while
+quiet_cap() {
+	local n
+
+	n=$(stat -c %s "$TMP/cap")
+	sleep 0.5
+	[ "$n" = "$(stat -c %s "$TMP/cap")" ]
+}
+
+# Lengths of the frames, as they were on the device. Acknowledgements that go
+# the same way are not counted: a sends only requests here.
+lengths() {
+	tcpdump -r "$TMP/cap" -nn -e 2>/dev/null | sed -n 's/.*), length \([0-9]*\): .*/\1/p'
+}
+
+sum() {
+	local s=0 n
+
+	while read -r n; do
+		s=$((s + n))
+	done
+	echo $s
+}
+
+for ip in 4 6; do
+	gids=$([ $ip = 4 ] && echo "-g 192.168.77.1 -G 192.168.77.2" || echo "-g fd77::1 -G fd77::2")
+	for mtu in 1024 256; do
+		# shellcheck disable=SC2086 # a list
+		capture 128 run "IPv$ip, path MTU $mtu: 64 KiB" xfer -n 1 -w 1 -s 64K -m $mtu $gids
+		n=$(lengths | wc -l)
+		# bursts end at 64 KiB of IP, and with the shorter packet at the end
+		between "$n" 1 6 "IPv$ip, path MTU $mtu: crosses in a handful of skbs"
+		between "$(lengths | sum)" 65536 $((65536 + 65536 / mtu * 70 + 6 * 100)) \
+			"IPv$ip, path MTU $mtu: of so many bytes in all"
+	done
+	# small messages of equal length join as well
+	# shellcheck disable=SC2086 # a list
+	capture 128 run "IPv$ip: 512 messages of 64 bytes" xfer -n 512 -w 128 -s 64 -o send --batch 64 --signal 64 $gids
+	between "$(lengths | wc -l)" 1 256 "IPv$ip: they cross in fewer skbs than there are messages"
+done
+
+segmentation off a v0
+segmentation off b v1
+for ip in 4 6; do
+	gids=$([ $ip = 4 ] && echo "-g 192.168.77.1 -G 192.168.77.2" || echo "-g fd77::1 -G fd77::2")
+	# shellcheck disable=SC2086 # a list
+	capture 0 run "IPv$ip, segmentation off: messages" xfer -n 40 -w 4 -s 64K,0-5000 -u -k 3 $gids
+	n=$(lengths | wc -l)
+	between "$n" 1280 100000 "IPv$ip, segmentation off: single packets"
+	is "$(lengths | awk '$1 > 1514' | wc -l)" 0 "IPv$ip, segmentation off: none longer than the MTU"
+	if command -v /usr/bin/python3 >/dev/null; then
+		run "IPv$ip, segmentation off: every ICRC is right" "$SELFTESTS/icrc.py" "$TMP/cap"
+		diag "$(tail -n 1 "$TMP/run")"
+		printf '\xff' | dd of="$TMP/cap" bs=1 seek=$((24 + 16 + 100)) conv=notrunc 2>/dev/null
+		refused "IPv$ip: a byte changed in the capture is found" "[1-9][0-9]* wrong" \
+			"$SELFTESTS/icrc.py" "$TMP/cap"
+	else
+		skip "ICRC" "needs python3"
+	fi
+	if command -v tshark >/dev/null; then
+		is "$(tshark -r "$TMP/cap" -Y "infiniband.bth && !_ws.malformed" 2>/dev/null | wc -l)" "$n" \
+			"IPv$ip: tshark takes each for RoCE"
+	fi
+done
+segmentation on a v0
+segmentation on b v1
+run "segmentation on again" xfer -n 20 -s 64K
+done_testing

@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# A program whose queue is busy does not enter the kernel: system calls of a
+# polling sender, counted, are far fewer than its messages.
+# lab: timeout 300
+
+. "$(dirname "$0")/../lib.sh"
+
+need strace tc
+need_bin xfer
+load_module
+probe sch_netem
+hosts_up
+links_up
+
+# calls to the kernel by which a request can be posted or a queue be polled
+calls() { # COUNT_FILE
+	awk '$NF == "write" || $NF == "ioctl" { n += $4 } END { print n + 0 }' "$1"
+}
+
+# What setting up and taking down costs, to be subtracted, is a run with one message.
+measure() { # FILE ARGS...
+	local out=$1
+
+	shift
+	strace -f -qq -c -e trace=write,ioctl -o "$out" "$BIN/xfer" -d roce0 -D roce1 "$@"
+}
+
+messages=4000
+[ "$TYPE" = sroce ] || diag "another driver's device: the limits are sroce's"
+
+# The wire is slower than the program, so that the queue is never empty.
+tc -n a qdisc add dev v0 root netem rate 200mbit limit 100000 || skip_all "no netem in this kernel"
+defer "tc -n a qdisc del dev v0 root"
+args=(-w 256 -s 1000 -o send --signal 64 --batch 1 --timeout 18)
+run "a run of one message" measure "$TMP/one" "${args[@]}" -n 1
+run "$messages messages through a busy queue" measure "$TMP/busy" "${args[@]}" -n $messages
+n=$(($(calls "$TMP/busy") - $(calls "$TMP/one")))
+diag "busy queue: $n system calls for $messages messages"
+between $n 0 $((messages / 4)) "system calls while the queue is busy"
+
+# An idle queue is rung for each message: that is what a doorbell is for.
+tc -n a qdisc del dev v0 root
+run "100 messages one at a time" measure "$TMP/idle" -w 1 -s 1000 -o send --batch 1 -n 100
+n=$(($(calls "$TMP/idle") - $(calls "$TMP/one")))
+diag "idle queue: $n system calls for 100 messages"
+between $n 90 130 "system calls, about one for each message of an idle queue"
+done_testing

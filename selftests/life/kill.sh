@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# Programs killed at any moment leave nothing behind: the module unloads.
+# KILLS (50) says how many.
+# lab: timeout 400
+
+. "$(dirname "$0")/../lib.sh"
+
+need_bin xfer errors
+load_module
+hosts_up
+links_up
+kills=${KILLS:-50}
+
+resources() { # LINK
+	rdma resource show "$1" 2>/dev/null | sed 's/^[0-9]*: //'
+}
+
+before=$(resources roce0)
+for ((i = 0; i < kills; i++)); do
+	case $((i % 4)) in
+	0) "$BIN/xfer" -d roce0 -D roce1 -n 0 -b -q 4 -s 0-64K ;;
+	1) "$BIN/xfer" -d roce0 -D roce1 -n 0 -e -q 16 -w 4 -s 0-4K ;;
+	2) "$BIN/xfer" -d roce0 -D roce1 -n 0 -s 1M -w 4 -u -k 4 ;;
+	3) "$BIN/errors" -d roce0 -D roce1 flush_busy ;;
+	esac >"$TMP/out" 2>&1 &
+	pid=$!
+	# within setting up, and within traffic
+	sleep "$((RANDOM % 2)).$((RANDOM % 10))$((RANDOM % 10))"
+	kill -9 $pid 2>/dev/null
+	wait_pid 60 $pid 2>/dev/null
+	rc=$?
+	if [ $rc = 124 ]; then
+		not_ok "kill $i: the program is gone after 60 s"
+		break
+	fi
+	if [ $rc != 137 ] && grep -q "FAILED\|^not ok\|Bail" "$TMP/out"; then
+		not_ok "kill $i: before it the program was well"
+		diag "$(cat "$TMP/out")"
+	fi
+done
+is $i "$kills" "programs killed"
+is "$(resources roce0)" "$before" "no resource is left"
+run "a program after them" xfer -n 20
+if [ "$TYPE" = sroce ]; then
+	rdma link del roce0
+	rdma link del roce1
+	run "the module unloads" wait_for 60 rmmod sroce
+	load_module
+fi
+done_testing

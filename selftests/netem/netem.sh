@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# Loss, duplication and reordering of single packets, both ways: every byte
+# still arrives. Then of whole bursts.
+# lab: timeout 400
+
+. "$(dirname "$0")/../lib.sh"
+
+need tc
+need_bin xfer
+load_module
+probe sch_netem
+hosts_up_bridge
+links_up
+tc -n w qdisc add dev w0 root netem loss 0% 2>/dev/null || skip_all "no netem in this kernel"
+
+wire() { # NETEM ARGS...
+	local d
+
+	for d in w0 w1; do
+		tc -n w qdisc replace dev $d root netem limit 100000 "$@" || bail "netem $*"
+	done
+}
+
+# of w1's queue, towards b: loss counts as dropped, reordering as requeued
+queue() { # dropped|requeues
+	tc -n w -s qdisc show dev w1 | sed -n "s/.*[( ]$1 \([0-9]*\).*/\1/p" | head -n 1
+}
+
+messages=${LONG:+3000}
+messages=${messages:-150}
+
+# Enough messages that what the wire does was done, and to a's packets, too.
+under() { # NAME LOSS|DUP|REORDER... -- NETEM...
+	local name=$1 what=() w sent got before
+
+	shift
+	while [ "$1" != -- ]; do
+		what+=("$1")
+		shift
+	done
+	shift
+	wire "$@"
+	before="$(queue dropped) $(queue requeues)"
+	sent=$(counter a v0 tx_packets) got=$(counter b v1 rx_packets)
+	run "$name" xfer -n $messages -s 0-64K,1000 -w 16 -u -b --timeout 12 || return
+	run "$name, small ones" xfer -n $((messages * 4)) -s 0-64 -w 16 -b --timeout 12
+	sent=$(($(counter a v0 tx_packets) - sent)) got=$(($(counter b v1 rx_packets) - got))
+	for w in "${what[@]}"; do
+		case $w in
+		LOSS) between $(($(queue dropped) - ${before% *})) 3 1000000 "$name: packets were lost" ;;
+		REORDER) between $(($(queue requeues) - ${before#* })) 3 1000000 "$name: packets were reordered" ;;
+		DUP) between $((got - sent)) 3 1000000 "$name: packets were doubled" ;;
+		esac
+	done
+}
+
+suite() { # PREFIX
+	under "$1: no fault" -- delay 100us
+	under "$1: 1% lost" LOSS -- loss 1%
+	under "$1: 1% doubled" DUP -- duplicate 1%
+	under "$1: 5% reordered" REORDER -- delay 2ms reorder 95%
+	under "$1: 5% early" REORDER -- delay 2ms reorder 5%
+	under "$1: all together" LOSS REORDER -- delay 2ms reorder 5% loss 1% duplicate 1%
+}
+
+segmentation off a v0
+segmentation off b v1
+suite "packets"
+segmentation on a v0
+segmentation on b v1
+suite "bursts"
+done_testing

@@ -1,0 +1,15 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# ibv_rc_pingpong over IPv6: MTU 1500 and 9000, polling and events, 1 to 1 MiB.
+# lab: timeout 300
+
+. "$(dirname "$0")/../lib.sh"
+
+need ibv_rc_pingpong ss
+need_bin xfer
+load_module
+hosts_up
+links_up
+pingpong_suite fd77::1 fd77::2
+done_testing
