@@ -73,21 +73,18 @@ static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 #endif
 }
 
-/* IPv6 was a module that others reached through stubs. */
-#if __has_include(<net/ipv6_stubs.h>)
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 2, 0)
 #include <net/ipv6_stubs.h>
+
+/* IPv6 was a module that others reached through stubs. */
 #define sroce_ip6_dst_lookup(net, fl6) \
 	ipv6_stub->ipv6_dst_lookup_flow(net, NULL, fl6, NULL)
-#else
-#define sroce_ip6_dst_lookup(net, fl6) \
-	ip6_dst_lookup_flow(net, NULL, fl6, NULL)
-#endif
-
-#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 2, 0)
 #define ib_umem_get_va(device, addr, size, access) \
 	ib_umem_get(device, addr, size, access)
 #define sroce_tunnel_sock(sock) (sock)
 #else
+#define sroce_ip6_dst_lookup(net, fl6) \
+	ip6_dst_lookup_flow(net, NULL, fl6, NULL)
 #define sroce_tunnel_sock(sock) ((sock)->sk)
 #endif
 

@@ -116,6 +116,7 @@ enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *
 	}
 
 	memcpy(queue_entry(&cq->q, cq->prod), cqe, sizeof(*cqe));
+	/* pairs with the program's acquire: the entry is whole */
 	smp_store_release(&ring->prod, ++cq->prod);
 	/*
 	 * Pairs with the barrier between a program's arming and its next look

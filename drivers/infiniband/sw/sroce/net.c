@@ -357,6 +357,8 @@ static void run_end(struct rx_burst *rx)
 	rx->qp = NULL;
 	if (!qp)
 		return;
+	/* a run's lock lies between two calls, more than sparse can follow */
+	__acquire(&qp->rq.lock);
 	sroce_recv_end(qp);
 	if (rx->run_sq)
 		sroce_send_run(qp);
@@ -375,6 +377,7 @@ static bool run_start(struct rx_burst *rx, u32 qpn)
 	}
 	rx->no_qp = false;
 	spin_lock_bh(&rx->qp->rq.lock);
+	__release(&rx->qp->rq.lock);
 	return true;
 }
 

@@ -70,7 +70,7 @@ void sroce_qpn_put(struct sroce_qpn *num)
 void sroce_qpn_wait(void)
 {
 	while (atomic_read(&sroce_num_qpn))
-		msleep(10);
+		msleep(20);
 	/* for who is on the way out of sroce_qpn_put() */
 	synchronize_rcu();
 }
@@ -142,6 +142,7 @@ void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type type)
  * @qp: queue pair; its receive lock is held, bottom halves are off
  */
 void sroce_qp_unlock(struct sroce_qp *qp)
+	__releases(&qp->rq.lock)
 {
 	const bool notify = qp->rq.notify;
 

@@ -60,6 +60,7 @@ static bool rq_fetch(struct sroce_qp *qp)
 
 	if (rq->broken)
 		return false;
+	/* pairs with the program's release: the entries before it are whole */
 	prod = smp_load_acquire(&rq->q.ring->prod);
 	if (prod == rq->cons)
 		return false;
@@ -182,7 +183,9 @@ static bool in_order(const struct sroce_qp *qp, const struct wire_pkt *pkt)
 {
 	const u16 flags = pkt->op->flags;
 
-	if (!!(flags & WIRE_START) != (qp->rq.op == SROCE_RECV_IDLE))
+	const bool idle = qp->rq.op == SROCE_RECV_IDLE;
+
+	if (!!(flags & WIRE_START) != idle)
 		return false;
 	if (!(flags & WIRE_END))
 		return pkt->payload_len == qp->mtu;
@@ -353,6 +356,7 @@ static bool write_response(struct sroce_qp *qp, struct sroce_burst *b)
  * does with it may end up in a receive path again.
  */
 void sroce_recv_end(struct sroce_qp *qp)
+	__releases(&qp->rq.lock)
 {
 	struct sroce_rq *rq = &qp->rq;
 	struct sroce_burst burst;

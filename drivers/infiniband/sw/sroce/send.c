@@ -182,6 +182,7 @@ static bool sq_fetch(struct sroce_qp *qp)
 
 	if (sq->broken)
 		return false;
+	/* pairs with the program's release: the blocks before it are whole */
 	prod = smp_load_acquire(&sq->q.ring->prod);
 	avail = prod - sq->fetched;
 	if (!avail)

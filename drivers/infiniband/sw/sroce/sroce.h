@@ -577,7 +577,7 @@ void sroce_qpn_unuse(struct sroce_qpn *num);
 void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type event);
 void sroce_qp_error(struct sroce_qp *qp);
 void sroce_qp_error_locked(struct sroce_qp *qp);
-void sroce_qp_unlock(struct sroce_qp *qp);
+void sroce_qp_unlock(struct sroce_qp *qp) __releases(&qp->rq.lock);
 void sroce_qp_doorbell(struct sroce_qp *qp);
 void sroce_qp_fatal_all(struct sroce_dev *sdev);
 
@@ -614,7 +614,7 @@ void sroce_rx_copy(struct sroce_rx_pos *pos, void *to, u32 len);
 /* recv.c */
 void sroce_recv_packet(struct sroce_qp *qp, const struct wire_pkt *pkt,
 		       struct sroce_rx_pos *payload);
-void sroce_recv_end(struct sroce_qp *qp);
+void sroce_recv_end(struct sroce_qp *qp) __releases(&qp->rq.lock);
 void sroce_recv_flush(struct sroce_qp *qp);
 void sroce_recv_reset(struct sroce_qp *qp);
 

@@ -193,7 +193,14 @@ static int sroce_doorbell(struct uverbs_attr_bundle *attrs)
 const struct uapi_definition sroce_uapi_defs[] = {
 	DECLARE_UVERBS_OBJECT(
 		UVERBS_OBJECT_QP,
-		DECLARE_UVERBS_WRITE(SROCE_CMD_DOORBELL, sroce_doorbell,
-				     .write.req_size = sizeof(struct sroce_doorbell))),
+		{
+			.kind = UAPI_DEF_WRITE,
+			.scope = UAPI_SCOPE_OBJECT,
+			.write = {
+				.command_num = SROCE_CMD_DOORBELL,
+				.req_size = sizeof(struct sroce_doorbell),
+			},
+			.func_write = sroce_doorbell,
+		}),
 	{},
 };
