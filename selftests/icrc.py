@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""icrc.py CAPTURE: check the ICRC of every RoCE v2 packet in a pcap file.
+"""icrc.py [-l] CAPTURE: check the ICRC of every RoCE v2 packet in a pcap file.
 
 Computed from InfiniBand's annex A17 with zlib's CRC; and for IPv4 once more by
 scapy's contrib.roce, where it is installed. Prints the number of packets of
 each opcode and of those that are wrong; status 1 if there are any, or none at
-all.
+all. With -l only the lengths that the frames had on the device are printed.
 """
 import collections
 import struct
@@ -26,9 +26,7 @@ def frames(path):
     at = 24
     while at + 16 <= len(data):
         _, _, cap, length = struct.unpack(order + 'IIII', data[at:at + 16])
-        if cap < length:
-            sys.exit('a frame of %d bytes was cut to %d' % (length, cap))
-        yield data[at + 16:at + 16 + cap]
+        yield length, data[at + 16:at + 16 + cap]
         at += 16 + cap
 
 
@@ -49,8 +47,14 @@ def icrc(ip, udp_at):
 
 
 def main():
+    if sys.argv[1] == '-l':
+        for length, _ in frames(sys.argv[2]):
+            print(length)
+        return 0
     count, wrong, second = collections.Counter(), 0, 0
-    for n, frame in enumerate(frames(sys.argv[1]), 1):
+    for n, (length, frame) in enumerate(frames(sys.argv[1]), 1):
+        if len(frame) < length:
+            sys.exit('frame %d of %d bytes was cut to %d' % (n, length, len(frame)))
         proto, ip = struct.unpack('!H', frame[12:14])[0], frame[14:]
         if proto == 0x0800 and ip[9] == 17:
             udp_at = (ip[0] & 15) * 4

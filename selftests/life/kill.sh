@@ -20,14 +20,15 @@ resources() { # LINK
 before=$(resources roce0)
 for ((i = 0; i < kills; i++)); do
 	case $((i % 4)) in
-	0) "$BIN/xfer" -d roce0 -D roce1 -n 0 -b -q 4 -s 0-64K ;;
-	1) "$BIN/xfer" -d roce0 -D roce1 -n 0 -e -q 16 -w 4 -s 0-4K ;;
-	2) "$BIN/xfer" -d roce0 -D roce1 -n 0 -s 1M -w 4 -u -k 4 ;;
-	3) "$BIN/errors" -d roce0 -D roce1 flush_busy ;;
-	esac >"$TMP/out" 2>&1 &
+	0) args=(xfer -n 0 -b -q 4 -s 0-64K) ;;
+	1) args=(xfer -n 0 -e -q 16 -w 4 -s 0-4K) ;;
+	2) args=(xfer -n 0 -s 1M -w 4 -u -k 4) ;;
+	3) args=(errors flush_busy) ;;
+	esac
+	"$BIN/${args[0]}" -d roce0 -D roce1 "${args[@]:1}" >"$TMP/out" 2>&1 &
 	pid=$!
-	# within setting up, and within traffic
-	sleep "$((RANDOM % 2)).$((RANDOM % 10))$((RANDOM % 10))"
+	# within setting up, and within traffic: a start takes 10 ms or 500
+	sleep "0.$((RANDOM % (i % 2 ? 10 : 2)))$((RANDOM % 10))$((RANDOM % 10))"
 	kill -9 $pid 2>/dev/null
 	wait_pid 60 $pid 2>/dev/null
 	rc=$?

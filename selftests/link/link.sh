@@ -115,7 +115,7 @@ run "the GID is there again" wait_for 30 has_gid roce0 192.168.77.1
 ip -n a link set v0 down
 ip -n a link set v0 name veryother
 ip -n a link set veryother up
-like "$(ip netns exec a rdma link show roce0 2>/dev/null)" "netdev veryother" "the netdev renamed: rdma link shows it"
+like "$(ip netns exec a rdma link show roce0/1)" "netdev veryother" "the netdev renamed: rdma link shows it"
 wait_for 30 has_gid roce0 192.168.77.1
 is "$(cat "/sys/class/infiniband/roce0/ports/1/gid_attrs/ndevs/$(gid_index roce0 192.168.77.1)")" veryother \
 	"its GIDs, too"
