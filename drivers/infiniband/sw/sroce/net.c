@@ -17,6 +17,7 @@
 #include <net/ip.h>
 #include <net/ip6_fib.h>
 #include <net/ip6_route.h>
+#include <net/netfilter/nf_conntrack.h>
 #include <net/netns/generic.h>
 #include <net/route.h>
 #include <net/udp.h>
@@ -503,8 +504,10 @@ static bool confirm_conntrack(struct sk_buff *skb)
 {
 #if IS_ENABLED(CONFIG_NF_CONNTRACK)
 	const struct nf_ct_hook *hook = rcu_dereference(nf_ct_hook);
+	enum ip_conntrack_info info;
+	const struct nf_conn *ct = nf_ct_get(skb, &info);
 
-	if (hook && skb->_nfct)
+	if (hook && ct && !nf_ct_is_confirmed(ct))
 		return hook->confirm(skb) == NF_ACCEPT;
 #endif
 	return true;
