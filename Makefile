@@ -99,10 +99,10 @@ lab: deps
 
 #: clean      remove what was built
 clean:
-	@find build -mindepth 1 -maxdepth 1 ! -name lab ! -name dl -exec rm -rf {} + 2>/dev/null || true
+	@find build -mindepth 1 -maxdepth 1 ! -name lab ! -name dl ! -name 'uml*' -exec rm -rf {} + 2>/dev/null || true
 	@rm -rf build/lab/out.* build/lab/vm.* build/lab/tmp.*
 
-#: distclean  remove build altogether: downloads and unpacked kernels too
+#: distclean  remove build altogether: downloads and kernels too
 distclean:
 	rm -rf build
 
