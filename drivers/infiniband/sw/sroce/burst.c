@@ -98,6 +98,8 @@ int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce
 		return -EHOSTUNREACH;
 	b->num = num;
 	b->path = path;
+	b->net = path->net;
+	b->ipv6 = path->ipv6;
 	b->skb = NULL;
 	b->num_pkts = 0;
 
@@ -262,7 +264,7 @@ static void tx_free(struct sk_buff *skb)
 {
 	struct sroce_qpn *num = skb_shinfo(skb)->destructor_arg;
 
-	atomic_sub(max_t(u32, skb_shinfo(skb)->gso_segs, 1), &num->tx_pkts);
+	atomic_dec(&num->tx_skbs);
 	/* pairs with the barrier in send.c between blocking and looking again */
 	smp_mb__after_atomic();
 	if (sroce_qpn_use(num)) {
@@ -294,27 +296,24 @@ static void put_checksum(struct sk_buff *skb, const struct sroce_path *path, boo
 }
 
 /**
- * sroce_burst_flush - send what is collected
+ * sroce_burst_seal - what is collected is all
  * @b: the burst; an empty one is fine
  *
- * Return: 0; -ENOBUFS if the device's queue would not have it, which is
- * back-pressure and no loss; or another errno, for a loss like any other.
+ * The last that needs the path: its lock may be dropped before
+ * sroce_burst_send().
  */
-int sroce_burst_flush(struct sroce_burst *b)
+void sroce_burst_seal(struct sroce_burst *b)
 {
 	struct sk_buff *skb = b->skb;
-	u32 len;
-	int err;
 
 	if (!skb)
-		return 0;
-	b->skb = NULL;
+		return;
 	if (!b->num_pkts) {
 		kfree_skb(skb);
-		return 0;
+		b->skb = NULL;
+		return;
 	}
 
-	len = skb->len;
 	put_checksum(skb, b->path, b->num_pkts > 1);
 	if (b->num_pkts > 1) {
 		skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
@@ -323,12 +322,44 @@ int sroce_burst_flush(struct sroce_burst *b)
 	}
 	b->path->ip_id += b->num_pkts;
 
+	/* by the skb: the stack may change what it says of its packets */
 	refcount_inc(&b->num->ref);
-	atomic_add(b->num_pkts, &b->num->tx_pkts);
+	atomic_inc(&b->num->tx_skbs);
 	skb_shinfo(skb)->destructor_arg = b->num;
 	skb->destructor = tx_free;
+}
 
-	err = sroce_net_send(skb, b->path);
+/**
+ * sroce_burst_send - hand a sealed burst to the stack
+ * @b: the burst; an empty one is fine
+ *
+ * RCU is held, for the namespace. Return: 0; -ENOBUFS if the device's queue
+ * would not have it, which is back-pressure and no loss; or another errno,
+ * for a loss like any other.
+ */
+int sroce_burst_send(struct sroce_burst *b)
+{
+	struct sk_buff *skb = b->skb;
+	u32 len;
+	int err;
+
+	if (!skb)
+		return 0;
+	b->skb = NULL;
+	len = skb->len;
+	err = sroce_net_send(skb, b->net, b->ipv6);
 	trace_sroce_burst(b, len, err);
 	return err;
+}
+
+/**
+ * sroce_burst_flush - seal and send
+ * @b: the burst; its path's lock is held
+ *
+ * Return: as sroce_burst_send().
+ */
+int sroce_burst_flush(struct sroce_burst *b)
+{
+	sroce_burst_seal(b);
+	return sroce_burst_send(b);
 }

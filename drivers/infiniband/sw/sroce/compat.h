@@ -7,6 +7,7 @@
 #define SROCE_COMPAT_H
 
 #include <linux/hrtimer.h>
+#include <linux/mm.h>
 #include <linux/skbuff.h>
 #include <linux/version.h>
 #include <net/dst.h>
@@ -98,6 +99,13 @@ static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 #define SROCE_CORE_PORT_EVENTS false
 #else
 #define SROCE_CORE_PORT_EVENTS true
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
+static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
+{
+	vma->vm_flags |= flags;
+}
 #endif
 
 /* create_cq() was given the udata, and is given the attributes now. */

@@ -22,6 +22,7 @@
 #include <net/route.h>
 #include <net/udp.h>
 #include <net/udp_tunnel.h>
+#include <net/xfrm.h>
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>
 
@@ -177,22 +178,23 @@ struct dst_entry *sroce_path_dst(struct sroce_path *path)
 /**
  * sroce_net_send - hand an skb to the stack
  * @skb: from its IP header on, with its route; consumed
- * @path: whose route it is
+ * @net: namespace; RCU is held
+ * @ipv6: which it is
  *
  * Return: 0, -ENOBUFS if a queue on the way out was full, or another errno.
  */
-int sroce_net_send(struct sk_buff *skb, const struct sroce_path *path)
+int sroce_net_send(struct sk_buff *skb, struct net *net, bool ipv6)
 {
 	int err;
 
-	if (path->ipv6) {
+	if (ipv6) {
 		skb->protocol = htons(ETH_P_IPV6);
 		memset(IP6CB(skb), 0, sizeof(*IP6CB(skb)));
-		err = ip6_local_out(path->net, NULL, skb);
+		err = ip6_local_out(net, NULL, skb);
 	} else {
 		skb->protocol = htons(ETH_P_IP);
 		memset(IPCB(skb), 0, sizeof(*IPCB(skb)));
-		err = ip_local_out(path->net, NULL, skb);
+		err = ip_local_out(net, NULL, skb);
 	}
 	/* a queue's verdict; congestion that it only announces drops nothing */
 	return err > 0 ? net_xmit_errno(err) : err;
@@ -326,10 +328,10 @@ static bool rx_icrc(struct rx_burst *rx, const u8 *bth, u32 len)
 {
 	if (icrc_ok(rx, bth, len, rx->id_step))
 		return true;
-	if (rx->num != 1 || rx->ipv6)
+	if (rx->num != 1 || rx->ipv6 || !icrc_ok(rx, bth, len, 0))
 		return false;
 	rx->id_step = 0;
-	return icrc_ok(rx, bth, len, rx->id_step);
+	return true;
 }
 
 /* RC: the two ends know each other's addresses (Annex A17.4.5). */
@@ -403,6 +405,10 @@ static void rx_packet(struct rx_burst *rx, const struct wire_pkt *pkt)
 	}
 	sroce_count(sdev, RX_PKTS);
 	sroce_count_add(sdev, RX_BYTES, pkt->payload_len);
+	if ((pkt->opcode & WIRE_TRANSPORT_MASK) != WIRE_RC) {
+		sroce_count(sdev, RX_WRONG_STATE);
+		return;
+	}
 	if ((pkt->pkey & 0x7fff) != (SROCE_PKEY & 0x7fff)) {
 		sroce_count(sdev, RX_WRONG_PKEY);
 		return;
@@ -465,6 +471,7 @@ static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 		.pos = { .skb = skb, .frag = -1, .off = off },
 	};
 	const struct udphdr *udp = (const void *)(skb->data + off - WIRE_UDP_LEN);
+	struct sk_buff *part;
 	u32 left = skb->len - off;
 	u32 seg = left;
 
@@ -477,6 +484,10 @@ static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 			goto malformed;
 		seg = shinfo->gso_size;
 	}
+	/* a fragment that was itself put together; rx_piece() knows one level */
+	skb_walk_frags(skb, part)
+		if (skb_has_frag_list(part))
+			goto malformed;
 	if (ntohs(udp->len) != left + WIRE_UDP_LEN || !skb_frags_readable(skb) || !seg)
 		goto malformed;
 	if (udp->check && nf_checksum(skb, NF_INET_LOCAL_IN, off - WIRE_UDP_LEN, IPPROTO_UDP,
@@ -523,6 +534,10 @@ static unsigned int rx_steal(const struct nf_hook_state *state, struct sk_buff *
 	udp = (const void *)(skb->data + ip_len);
 	if (udp->dest != htons(WIRE_UDP_PORT))
 		return NF_ACCEPT;
+	/* what a socket's receive path would ask */
+	if (ipv6 ? !xfrm6_policy_check(NULL, XFRM_POLICY_IN, skb) :
+		   !xfrm4_policy_check(NULL, XFRM_POLICY_IN, skb))
+		return NF_DROP;
 	if (!confirm_conntrack(skb))
 		return NF_DROP;
 
@@ -664,6 +679,17 @@ int sroce_net_attach(struct sroce_dev *sdev, struct net *net, int ifindex)
 	return err;
 }
 
+static void detach_locked(struct sroce_dev *sdev)
+{
+	struct sroce_net *snet = net_generic(sdev->net, sroce_net_id);
+
+	list_del_rcu(&sdev->net_entry);
+	if (list_empty(&snet->devs))
+		net_close(sdev->net, snet);
+	sdev->net = NULL;
+	synchronize_net();
+}
+
 /**
  * sroce_net_detach - a link needs its namespace no more
  * @sdev: the link; one that is detached already is fine
@@ -672,19 +698,9 @@ int sroce_net_attach(struct sroce_dev *sdev, struct net *net, int ifindex)
  */
 void sroce_net_detach(struct sroce_dev *sdev)
 {
-	struct net *net;
-
 	mutex_lock(&sroce_net_lock);
-	net = sdev->net;
-	if (net) {
-		struct sroce_net *snet = net_generic(net, sroce_net_id);
-
-		sdev->net = NULL;
-		list_del_rcu(&sdev->net_entry);
-		if (list_empty(&snet->devs))
-			net_close(net, snet);
-		synchronize_net();
-	}
+	if (sdev->net)
+		detach_locked(sdev);
 	mutex_unlock(&sroce_net_lock);
 }
 
@@ -696,9 +712,24 @@ static int __net_init sroce_pernet_init(struct net *net)
 	return 0;
 }
 
-/* No exit: links leave with their netdevs, and those go before this does. */
+/*
+ * Links leave with their netdevs, which go before this; but one that is being
+ * deleted is not found by its netdev any more and may still be attached.
+ */
+static void __net_exit sroce_pernet_exit(struct net *net)
+{
+	struct sroce_net *snet = net_generic(net, sroce_net_id);
+	struct sroce_dev *sdev, *next;
+
+	mutex_lock(&sroce_net_lock);
+	list_for_each_entry_safe(sdev, next, &snet->devs, net_entry)
+		detach_locked(sdev);
+	mutex_unlock(&sroce_net_lock);
+}
+
 static struct pernet_operations sroce_net_ops = {
 	.init = sroce_pernet_init,
+	.exit = sroce_pernet_exit,
 	.id = &sroce_net_id,
 	.size = sizeof(struct sroce_net),
 };

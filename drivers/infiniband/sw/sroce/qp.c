@@ -2,6 +2,7 @@
 /* Queue pairs: their life and their state machine. */
 #include <linux/delay.h>
 #include <linux/log2.h>
+#include <linux/rcupdate.h>
 #include <linux/vmalloc.h>
 #include <rdma/ib_cache.h>
 #include <rdma/uverbs_ioctl.h>
@@ -56,9 +57,7 @@ void sroce_qpn_put(struct sroce_qpn *num)
 	if (!refcount_dec_and_test(&num->ref))
 		return;
 	kfree_rcu(num, rcu);
-	preempt_disable();
 	atomic_dec(&sroce_num_qpn);
-	preempt_enable();
 }
 
 /**
@@ -71,8 +70,8 @@ void sroce_qpn_wait(void)
 {
 	while (atomic_read(&sroce_num_qpn))
 		msleep(20);
-	/* for who is on the way out of sroce_qpn_put() */
-	synchronize_rcu();
+	/* for who is on the way out of sroce_qpn_put(), preempted or not */
+	synchronize_rcu_tasks();
 }
 
 /**
@@ -200,6 +199,21 @@ void sroce_qp_doorbell(struct sroce_qp *qp)
 	sroce_qp_unlock(qp);
 }
 
+static void qp_fatal(struct sroce_qp *qp)
+{
+	sroce_qp_error(qp);
+	if (READ_ONCE(qp_dev(qp)->gone)) {
+		/* a route may hold the netdev */
+		sroce_send_claim(qp);
+		spin_lock_bh(&qp->rq.lock);
+		sroce_path_release(&qp->sq.path);
+		sroce_path_release(&qp->rq.path);
+		sroce_qp_unlock(qp);
+		sroce_send_release(qp);
+	}
+	sroce_send_run(qp);
+}
+
 /**
  * sroce_qp_fatal_all - a link goes: end all that its queue pairs have posted
  * @sdev: the link
@@ -216,10 +230,8 @@ void sroce_qp_fatal_all(struct sroce_dev *sdev)
 		if (!sroce_qpn_use(num))
 			continue;
 		rcu_read_unlock();
-		if (qp_dev(num->qp) == sdev) {
-			sroce_qp_error(num->qp);
-			sroce_send_run(num->qp);
-		}
+		if (qp_dev(num->qp) == sdev)
+			qp_fatal(num->qp);
 		rcu_read_lock();
 		sroce_qpn_unuse(num);
 	}
@@ -557,7 +569,7 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 		if (mask & IB_QP_STATE)
 			set_state(qp, next);
 	} else {
-		err = -EINVAL;
+		err = -EAGAIN;
 	}
 	sroce_qp_unlock(qp);
 	sroce_send_release(qp);
@@ -585,7 +597,10 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		return -EINVAL;
 
 	mutex_lock(&qp->mutex);
-	err = modify_locked(qp, attr, mask);
+	/* the state was another by then: is it still allowed? */
+	do {
+		err = modify_locked(qp, attr, mask);
+	} while (err == -EAGAIN);
 	mutex_unlock(&qp->mutex);
 	return err;
 }

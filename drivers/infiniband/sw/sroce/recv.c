@@ -11,16 +11,30 @@
 #include "sroce.h"
 #include "trace.h"
 
-/* A NAK outranks the acknowledgement that it implies; the first NAK stays. */
+static bool is_ack(u8 syndrome)
+{
+	return (syndrome & WIRE_AETH_KIND_MASK) == WIRE_AETH_ACK;
+}
+
+/* A NAK outranks the acknowledgement that it implies, and a later NAK it. */
 static void respond(struct sroce_qp *qp, u8 syndrome)
 {
 	struct sroce_rq *rq = &qp->rq;
-	const bool nak = rq->respond &&
-			 (rq->syndrome & WIRE_AETH_KIND_MASK) != WIRE_AETH_ACK;
 
-	if (!nak)
+	if (!rq->respond || !is_ack(syndrome))
 		rq->syndrome = syndrome;
 	rq->respond = true;
+}
+
+/* What was expected has come; a NAK for it that is not out yet is moot. */
+static void advance(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	rq->epsn = wire_psn_add(rq->epsn, 1);
+	rq->nak_sent = false;
+	if (rq->respond && !is_ack(rq->syndrome))
+		rq->syndrome = WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID;
 }
 
 static void recv_complete(struct sroce_qp *qp, const struct sroce_cqe *cqe, bool solicited)
@@ -199,8 +213,10 @@ static bool send_start(struct sroce_qp *qp)
 	struct sroce_rq *rq = &qp->rq;
 
 	if (!rq_fetch(qp)) {
-		if (qp->state == IB_QPS_ERR)
+		if (qp->state == IB_QPS_ERR) {
+			respond(qp, WIRE_AETH_NAK | WIRE_NAK_REM_OP);
 			return false;
+		}
 		/* later packets are dropped until this one comes again */
 		rq->nak_sent = true;
 		respond(qp, WIRE_AETH_RNR_NAK | qp->attr.min_rnr_timer);
@@ -243,7 +259,6 @@ static void send_end(struct sroce_qp *qp, const struct wire_pkt *pkt)
 static void recv_send(struct sroce_qp *qp, const struct wire_pkt *pkt,
 		      struct sroce_rx_pos *payload)
 {
-	struct sroce_rq *rq = &qp->rq;
 	enum ib_wc_status status;
 
 	/* no key of this device can be invalidated from afar */
@@ -261,8 +276,7 @@ static void recv_send(struct sroce_qp *qp, const struct wire_pkt *pkt,
 		return;
 	}
 
-	rq->epsn = wire_psn_add(rq->epsn, 1);
-	rq->nak_sent = false;
+	advance(qp);
 	if (pkt->op->flags & WIRE_END)
 		send_end(qp, pkt);
 	if (pkt->ackreq)
@@ -284,9 +298,7 @@ void sroce_recv_packet(struct sroce_qp *qp, const struct wire_pkt *pkt,
 	struct sroce_rq *rq = &qp->rq;
 	s32 ahead;
 
-	if ((qp->state != IB_QPS_RTR && qp->state != IB_QPS_RTS &&
-	     qp->state != IB_QPS_SQD) ||
-	    (pkt->opcode & WIRE_TRANSPORT_MASK) != WIRE_RC) {
+	if (qp->state != IB_QPS_RTR && qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD) {
 		sroce_count(sdev, RX_WRONG_STATE);
 		return;
 	}
@@ -331,7 +343,7 @@ static bool write_response(struct sroce_qp *qp, struct sroce_burst *b)
 	u8 *p;
 
 	/* an ACK names the last packet that arrived, a NAK the first that did not */
-	if ((rq->syndrome & WIRE_AETH_KIND_MASK) == WIRE_AETH_ACK)
+	if (is_ack(rq->syndrome))
 		psn = wire_psn_add(psn, -1);
 	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(b, qp->num, &rq->path)) {
 		sroce_count(qp_dev(qp), TX_NO_ROUTE);
@@ -345,7 +357,8 @@ static bool write_response(struct sroce_qp *qp, struct sroce_burst *b)
 		sroce_count(qp_dev(qp), SENT_ACK);
 		trace_sroce_respond(qp, psn, rq->syndrome);
 	}
-	return true;
+	sroce_burst_seal(b);
+	return p;
 }
 
 /**
@@ -362,15 +375,23 @@ void sroce_recv_end(struct sroce_qp *qp)
 	struct sroce_burst burst;
 	bool answer = false;
 
-	if (rq->respond)
+	if (rq->respond) {
 		answer = write_response(qp, &burst);
+		/* unsaid: the next packet out of order is answered again */
+		if (!answer)
+			rq->nak_sent = false;
+	}
 	rq->respond = false;
 	if (rq->mr)
 		sroce_mr_put(rq->mr);
 	rq->mr = NULL;
 	sroce_qp_unlock(qp);
 
-	/* a lost acknowledgement is asked for again */
-	if (answer && sroce_burst_flush(&burst))
+	/* an acknowledgement that is lost is asked for again, a NAK is not */
+	if (answer && sroce_burst_send(&burst)) {
 		sroce_count(qp_dev(qp), TX_DROPPED);
+		spin_lock_bh(&rq->lock);
+		rq->nak_sent = false;
+		spin_unlock_bh(&rq->lock);
+	}
 }

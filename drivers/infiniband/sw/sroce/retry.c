@@ -125,24 +125,32 @@ void sroce_retry_backoff(struct sroce_qp *qp)
 }
 
 /**
+ * sroce_retry_no_route - there is no way to the peer: look again soon
+ * @qp: queue pair; the caller owns its send side
+ *
+ * The acknowledgement timeout runs meanwhile, as for packets that were lost.
+ */
+void sroce_retry_no_route(struct sroce_qp *qp)
+{
+	qp->sq.no_route = true;
+	qp->sq.backoff = ktime_add_ms(ktime_get(), ROUTE_MS);
+}
+
+/**
  * sroce_retry_arm - a turn ends: see that the next deadline wakes somebody
  * @qp: queue pair; the caller owns its send side
- * @no_route: packets could not be sent for want of one
  */
-void sroce_retry_arm(struct sroce_qp *qp, bool no_route)
+void sroce_retry_arm(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	ktime_t next;
 
 	if (qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD)
 		return;
-	if (!no_route && sq->psn_una == sq->psn_end && !sq->rnr_wait)
+	if (!sq->no_route && sq->psn_una == sq->psn_end && !sq->rnr_wait)
 		sq->deadline = KTIME_MAX;
 	else if (sq->deadline == KTIME_MAX)
 		sq->deadline = ack_deadline(qp);
-	/* nobody tells when a route comes; the retries may be for ever */
-	if (no_route)
-		sq->backoff = ktime_add_ms(ktime_get(), ROUTE_MS);
 
 	next = min(sq->deadline, sq->backoff);
 	if (next == KTIME_MAX)
@@ -160,5 +168,6 @@ void sroce_retry_reset(struct sroce_qp *qp)
 {
 	sroce_retry_progress(qp);
 	qp->sq.backoff = KTIME_MAX;
+	qp->sq.no_route = false;
 	clear_bit(SROCE_SQ_TIMER, &qp->sq.flags);
 }

@@ -16,6 +16,9 @@
 /* Packets and completions of one turn; then others get the CPU. */
 #define SEND_BUDGET		1024
 
+/* Turns in a row, where others keep leaving notes */
+#define SEND_TURNS		4
+
 /*
  * Bytes that may be unacknowledged. Enough for 10 Gb/s over 200 us; little
  * enough that a receiver on the same CPU finds them in its cache.
@@ -62,7 +65,6 @@ struct send_turn {
 	struct sroce_mr *mr;		/* the last region used, held */
 	u32 budget;
 	bool idle;			/* the ring has been found empty */
-	bool no_route;			/* for what is to be sent */
 };
 
 /* Completion */
@@ -187,7 +189,8 @@ static bool sq_fetch(struct sroce_qp *qp)
 	avail = prod - sq->fetched;
 	if (!avail)
 		return false;
-	if (prod - sq->una > sq->q.mask + 1) {
+	/* beyond what the ring holds, or back before what has been fetched */
+	if (prod - sq->una > sq->q.mask + 1 || prod - sq->una < sq->fetched - sq->una) {
 		ring_broken(qp);
 		return false;
 	}
@@ -448,12 +451,12 @@ static bool window_open(struct sroce_qp *qp)
 
 	if (wire_psn_diff(sq->psn_nxt, sq->psn_una) >= (s32)limit)
 		return false;
-	if (atomic_read(&qp->num->tx_pkts) < limit)
+	if (atomic_read(&qp->num->tx_skbs) < limit)
 		return true;
 	set_bit(SROCE_SQ_BLOCKED, &sq->flags);
-	/* pairs with tx_free(): it sees the bit, or we see its packets gone */
+	/* pairs with tx_free(): it sees the bit, or we see its skb gone */
 	smp_mb__after_atomic();
-	return atomic_read(&qp->num->tx_pkts) < limit;
+	return atomic_read(&qp->num->tx_skbs) < limit;
 }
 
 static void send_packets(struct send_turn *turn)
@@ -468,9 +471,10 @@ static void send_packets(struct send_turn *turn)
 	if (READ_ONCE(qp_dev(qp)->gone) ||
 	    sroce_burst_start(&turn->burst, qp->num, &sq->path)) {
 		sroce_count(qp_dev(qp), TX_NO_ROUTE);
-		turn->no_route = true;
+		sroce_retry_no_route(qp);
 		return;
 	}
+	sq->no_route = false;
 
 	while (turn->budget && window_open(qp) && send_ready(turn)) {
 		turn->budget--;
@@ -550,7 +554,7 @@ static bool send_turn(struct sroce_qp *qp)
 		sroce_mr_put(turn.mr);
 
 	check_drained(qp);
-	sroce_retry_arm(qp, turn.no_route);
+	sroce_retry_arm(qp);
 	if (!turn.budget)
 		return true;
 	/* blocked by the window, the device or time: those will wake us */
@@ -570,6 +574,7 @@ static bool send_turn(struct sroce_qp *qp)
 void sroce_send_run(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
+	int turns = SEND_TURNS;
 	bool more = false;
 
 	set_bit(SROCE_SQ_WORK, &sq->flags);
@@ -580,7 +585,7 @@ void sroce_send_run(struct sroce_qp *qp)
 		if (READ_ONCE(qp->state) < IB_QPS_RTS)
 			clear_bit(SROCE_SQ_WORK, &sq->flags);
 		else if (test_and_clear_bit(SROCE_SQ_WORK, &sq->flags))
-			more = send_turn(qp);
+			more = send_turn(qp) || !--turns;
 		clear_bit_unlock(SROCE_SQ_OWNED, &sq->flags);
 		if (more)
 			break;

@@ -34,7 +34,8 @@
 #define SROCE_MAX_PD		(1U << 20)
 #define SROCE_MAX_AH		(1U << 20)
 #define SROCE_MAX_UCONTEXT	65536
-#define SROCE_MAX_MSG		(1U << 31)
+/* at a path MTU of 256, within half the range of PSNs */
+#define SROCE_MAX_MSG		(1U << 30)
 #define SROCE_PKEY		0xffff
 /* READs and ATOMICs are not there yet; programs set up one of them unasked */
 #define SROCE_MAX_RD_ATOMIC	1
@@ -97,7 +98,7 @@ struct sroce_ah {
 /**
  * struct sroce_mapping - memory of a ring, and the key to its mapping
  * @rdma_entry: the core's; mmap() holds a reference while it works
- * @addr: the memory, from vmalloc_user()
+ * @addr: the memory, from __vmalloc()
  */
 struct sroce_mapping {
 	struct rdma_user_mmap_entry rdma_entry;
@@ -208,7 +209,7 @@ struct sroce_path {
  * @rcu: lookups go by RCU
  * @qp: the queue pair; valid for who holds one of @users
  * @qpn: the number
- * @tx_pkts: packets handed to the stack and not yet released
+ * @tx_skbs: handed to the stack and not yet released
  *
  * Apart from struct sroce_qp because the core frees that one as soon as
  * destroy_qp() returns, while an skb may lie in a qdisc for as long as it
@@ -221,7 +222,7 @@ struct sroce_qpn {
 	struct rcu_head rcu;
 	struct sroce_qp *qp;
 	u32 qpn;
-	atomic_t tx_pkts;
+	atomic_t tx_skbs;
 };
 
 /**
@@ -256,7 +257,7 @@ enum sroce_sq_flag {
 	SROCE_SQ_OWNED,		/* somebody is at it */
 	SROCE_SQ_WORK,		/* look again before you leave */
 	SROCE_SQ_TIMER,		/* the timer has fired */
-	SROCE_SQ_BLOCKED,	/* waits for the stack to release packets */
+	SROCE_SQ_BLOCKED,	/* waits for the stack to release skbs */
 };
 
 /**
@@ -278,6 +279,7 @@ enum sroce_sq_flag {
  * @retry_left: until IB_WC_RETRY_EXC_ERR
  * @rnr_left: until IB_WC_RNR_RETRY_EXC_ERR
  * @rnr_wait: the peer was not ready: nothing is sent before @deadline
+ * @no_route: what is to be sent waits for one
  * @broken: the ring's indices made no sense: it is not looked at again
  * @drained: the event for this stay in SQD has been raised
  * @deadline: of the retransmission or RNR timer; KTIME_MAX for none
@@ -306,6 +308,7 @@ struct sroce_sq {
 	u8 retry_left;
 	u8 rnr_left;
 	bool rnr_wait;
+	bool no_route;
 	bool broken;
 	bool drained;
 	ktime_t deadline;
@@ -474,6 +477,8 @@ static inline struct sroce_sge *sq_sge(const struct sroce_sq *sq, u32 index, u32
  * @num: charged for them
  * @path: to the peer
  * @dst: its route, held by @path
+ * @net: @path's, for when its lock has been dropped
+ * @ipv6: @path's
  * @skb: NULL between bursts
  * @seg_len: UDP payload of every packet, and of the last at most
  * @num_pkts: in @skb
@@ -488,6 +493,8 @@ struct sroce_burst {
 	struct sroce_qpn *num;
 	struct sroce_path *path;
 	struct dst_entry *dst;
+	struct net *net;
+	bool ipv6;
 	struct sk_buff *skb;
 	u32 seg_len;
 	u32 num_pkts;
@@ -596,6 +603,8 @@ int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce
 bool sroce_burst_fits(const struct sroce_burst *b, u32 len);
 u8 *sroce_burst_reserve(struct sroce_burst *b, u32 len);
 void sroce_burst_commit(struct sroce_burst *b);
+void sroce_burst_seal(struct sroce_burst *b);
+int sroce_burst_send(struct sroce_burst *b);
 int sroce_burst_flush(struct sroce_burst *b);
 void sroce_burst_exit(void);
 
@@ -608,7 +617,7 @@ int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u3
 		    u32 rqpn);
 void sroce_path_release(struct sroce_path *path);
 struct dst_entry *sroce_path_dst(struct sroce_path *path);
-int sroce_net_send(struct sk_buff *skb, const struct sroce_path *path);
+int sroce_net_send(struct sk_buff *skb, struct net *net, bool ipv6);
 void sroce_rx_copy(struct sroce_rx_pos *pos, void *to, u32 len);
 
 /* recv.c */
@@ -628,7 +637,8 @@ void sroce_retry_run(struct sroce_qp *qp);
 void sroce_retry_progress(struct sroce_qp *qp);
 void sroce_retry_rnr(struct sroce_qp *qp, u8 code);
 void sroce_retry_backoff(struct sroce_qp *qp);
-void sroce_retry_arm(struct sroce_qp *qp, bool no_route);
+void sroce_retry_arm(struct sroce_qp *qp);
+void sroce_retry_no_route(struct sroce_qp *qp);
 void sroce_retry_reset(struct sroce_qp *qp);
 
 /* icrc.c */

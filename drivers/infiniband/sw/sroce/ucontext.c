@@ -74,11 +74,15 @@ void sroce_disassociate_ucontext(struct ib_ucontext *ibuc)
 int sroce_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *entry = rdma_user_mmap_entry_get(ibuc, vma);
-	int err;
+	unsigned long off;
+	int err = 0;
 
 	if (!entry)
 		return -EINVAL;
-	err = remap_vmalloc_range(vma, to_smapping(entry)->addr, 0);
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	for (off = 0; !err && off < vma->vm_end - vma->vm_start; off += PAGE_SIZE)
+		err = vm_insert_page(vma, vma->vm_start + off,
+				     vmalloc_to_page(to_smapping(entry)->addr + off));
 	rdma_user_mmap_entry_put(entry);
 	return err;
 }
@@ -115,7 +119,8 @@ int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entri
 	mapping = kzalloc(sizeof(*mapping), GFP_KERNEL);
 	if (!mapping)
 		return -ENOMEM;
-	mapping->addr = vmalloc_user(size);
+	/* charged to the program's memory cgroup */
+	mapping->addr = __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!mapping->addr) {
 		err = -ENOMEM;
 		goto err_mapping;
