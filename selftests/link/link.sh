@@ -155,7 +155,7 @@ between "$(field max_mr)" 256 16777216 "max_mr"
 between "$(field max_pd)" 256 16777216 "max_pd"
 between "$(field max_pkeys)" 1 1 "max_pkeys"
 is "$(field max_mtu)" 4096 "max_mtu"
-is "$(field max_msg_sz)" 0x80000000 "max_msg_sz is InfiniBand's, 2 GiB"
+is "$(field max_msg_sz)" 0x40000000 "max_msg_sz is 1 GiB: at a path MTU of 256, what PSNs can number"
 is "$(field gid_tbl_len | awk '{ print ($1 >= 16) }')" 1 "a table of GIDs"
 
 # --- its end
