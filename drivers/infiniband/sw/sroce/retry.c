@@ -22,12 +22,19 @@ static const u32 rnr_timer[32] = {
 	1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 };
 
-/* Local ACK timeout: 4.096 us * 2^timeout, 0 for none (11.2.5.2, QP attributes). */
+/*
+ * Local ACK timeout T = 4.096 us * 2^timeout, 0 for none (11.2.5.2, QP
+ * attributes). A requester may take up to 4T (9.7.6.1.3): the first time is T,
+ * and each in a row twice the last until that. A peer that is slow or short of
+ * CPU gets 27 T of the usual 7 retries, and a lost packet costs no more than T.
+ */
 static ktime_t ack_deadline(const struct sroce_qp *qp)
 {
+	const u32 in_a_row = qp->attr.retry_cnt - qp->sq.retry_left;
+
 	if (!qp->attr.timeout)
 		return KTIME_MAX;
-	return ktime_add_ns(ktime_get(), 4096ULL << qp->attr.timeout);
+	return ktime_add_ns(ktime_get(), 4096ULL << qp->attr.timeout << min(in_a_row, 2U));
 }
 
 /**
