@@ -84,6 +84,13 @@ static void ack_sequence_error(struct sroce_qp *qp, u32 psn, u8 syndrome)
 	struct sroce_sq *sq = &qp->sq;
 
 	sroce_count(qp_dev(qp), SEQ_ERR);
+	/*
+	 * That is where it will go on anyway: rdma_rxe, having said that it is
+	 * not ready for a packet, complains that the next ones lack it. A
+	 * retry that was not made does not count.
+	 */
+	if (sq->rnr_wait || sq->psn_nxt == psn)
+		return;
 	if (!sq->retry_left) {
 		sroce_send_fail(qp, IB_WC_RETRY_EXC_ERR, syndrome);
 		return;
