@@ -13,6 +13,8 @@
 # from a fault of the test. LONG=1 runs the longer variants.
 
 set -u
+# the end of a pipe may set variables
+shopt -s lastpipe
 
 SELFTESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 REPO=$(cd "$SELFTESTS/.." && pwd)
@@ -131,24 +133,22 @@ refused() { # NAME REGEX COMMAND...
 	fi
 }
 
-# Results of a program that speaks TAP become results of this test.
+# Results of a program that speaks TAP become results of this test, as they come.
 tap_from() { # NAME COMMAND...
-	local name=$1 line rc
+	local name=$1 line rc=
 
 	shift
-	"$@" >"$TMP/tap" 2>&1 </dev/null
-	rc=$?
-	while IFS= read -r line; do
+	{ "$@" 2>&1 </dev/null; echo "status $?"; } | while IFS= read -r line; do
 		case $line in
 		"ok "*" - "*) ok "$name: ${line#*" - "}" ;;
 		"not ok "*" - "*) not_ok "$name: ${line#*" - "}" ;;
+		"status "*) rc=${line#status } ;;
 		"1.."*) ;;
 		"#"*) echo "$line" ;;
 		*) echo "# $line" ;;
 		esac
-	done <"$TMP/tap"
-	[ $rc = 0 ] || diag "status $rc: $*"
-	is "$rc" 0 "$name ends well"
+	done
+	is "$rc" 0 "$name ends well" || diag "$*"
 }
 
 done_testing() {
