@@ -47,6 +47,7 @@ static void ack_advance(struct sroce_qp *qp, u32 psn)
 	if (psn == sq->psn_una)
 		return;
 	sq->psn_una = psn;
+	sroce_retry_acked(qp);
 	while (sq->una != sq->fetched) {
 		const struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
 
@@ -77,27 +78,6 @@ static void ack_rnr(struct sroce_qp *qp, u32 psn, u8 syndrome)
 	trace_sroce_retransmit(qp, psn);
 	sroce_send_seek(qp, psn);
 	sroce_retry_rnr(qp, syndrome & WIRE_AETH_VALUE_MASK);
-}
-
-static void ack_sequence_error(struct sroce_qp *qp, u32 psn, u8 syndrome)
-{
-	struct sroce_sq *sq = &qp->sq;
-
-	sroce_count(qp_dev(qp), SEQ_ERR);
-	/*
-	 * That is where it will go on anyway: rdma_rxe, having said that it is
-	 * not ready for a packet, complains that the next ones lack it. A
-	 * retry that was not made does not count.
-	 */
-	if (sq->rnr_wait || sq->psn_nxt == psn)
-		return;
-	if (!sq->retry_left) {
-		sroce_send_fail(qp, IB_WC_RETRY_EXC_ERR, syndrome);
-		return;
-	}
-	sq->retry_left--;
-	trace_sroce_retransmit(qp, psn);
-	sroce_send_seek(qp, psn);
 }
 
 /* NAK codes that end the request, 9.9.2.2 */
@@ -138,7 +118,7 @@ static void ack_one(struct sroce_qp *qp, u32 psn, u8 syndrome)
 	case WIRE_AETH_NAK:
 		ack_advance(qp, psn);
 		if ((syndrome & WIRE_AETH_VALUE_MASK) == WIRE_NAK_PSN_SEQ)
-			ack_sequence_error(qp, psn, syndrome);
+			sroce_retry_nak(qp, syndrome);
 		else
 			sroce_send_fail(qp, nak_status(syndrome & WIRE_AETH_VALUE_MASK),
 					syndrome);

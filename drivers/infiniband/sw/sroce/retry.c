@@ -53,21 +53,86 @@ enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-static void ack_timeout(struct sroce_qp *qp)
+/* Send again all from the oldest packet that is missing, or give up. */
+static void go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome)
 {
 	struct sroce_sq *sq = &qp->sq;
 
-	sq->deadline = KTIME_MAX;
-	sroce_count(qp_dev(qp), ACK_TIMEOUT);
+	sq->nak_due = KTIME_MAX;
 	if (!sq->retry_left) {
 		/* with a route that never came, the oldest has not been sent */
 		if (sq->una != sq->fetched)
-			sroce_send_fail(qp, IB_WC_RETRY_EXC_ERR, 0);
+			sroce_send_fail(qp, IB_WC_RETRY_EXC_ERR, syndrome);
 		return;
 	}
 	sq->retry_left--;
+	sq->went_back = now;
 	trace_sroce_retransmit(qp, sq->psn_una);
 	sroce_send_seek(qp, sq->psn_una);
+}
+
+/**
+ * sroce_retry_nak - a packet is missing at the peer: @psn_una
+ * @qp: queue pair; the caller owns its send side
+ * @syndrome: AETH syndrome
+ *
+ * On a network that reorders, each packet that comes early makes a NAK, and
+ * going back for each would send a window of copies for every one: more than
+ * any queue takes. Within a round trip of the last time, the packet is under
+ * way again already; if it is still missing after that, we go back.
+ */
+void sroce_retry_nak(struct sroce_qp *qp, u8 syndrome)
+{
+	struct sroce_sq *sq = &qp->sq;
+	ktime_t now, due;
+
+	sroce_count(qp_dev(qp), SEQ_ERR);
+	/*
+	 * That is where it will go on anyway: rdma_rxe, having said that it is
+	 * not ready for a packet, complains that the next ones lack it. A
+	 * retry that was not made does not count.
+	 */
+	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una)
+		return;
+	now = ktime_get();
+	due = ktime_add_ns(sq->went_back, sq->srtt);
+	if (ktime_compare(now, due) < 0)
+		sq->nak_due = due;
+	else
+		go_back(qp, now, syndrome);
+}
+
+/**
+ * sroce_retry_time - time a packet that leaves for the first time
+ * @qp: queue pair; the caller owns its send side
+ * @psn: the packet, which asks for an acknowledgement
+ */
+void sroce_retry_time(struct sroce_qp *qp, u32 psn)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	if (sq->rtt_start)
+		return;
+	sq->rtt_psn = psn;
+	sq->rtt_start = ktime_get();
+}
+
+/**
+ * sroce_retry_acked - @psn_una has moved: has the timed packet arrived?
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_retry_acked(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	u64 rtt;
+
+	/* what was missing has come */
+	sq->nak_due = KTIME_MAX;
+	if (!sq->rtt_start || wire_psn_diff(sq->psn_una, sq->rtt_psn) <= 0)
+		return;
+	rtt = ktime_to_ns(ktime_sub(ktime_get(), sq->rtt_start));
+	sq->srtt = sq->srtt ? sq->srtt - sq->srtt / 8 + rtt / 8 : rtt;
+	sq->rtt_start = 0;
 }
 
 /**
@@ -84,15 +149,19 @@ void sroce_retry_run(struct sroce_qp *qp)
 	now = ktime_get();
 	if (ktime_compare(now, sq->backoff) >= 0)
 		sq->backoff = KTIME_MAX;
-	if (ktime_compare(now, sq->deadline) < 0)
+	if (qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD)
 		return;
-	if (sq->rnr_wait) {
-		sq->rnr_wait = false;
+	if (ktime_compare(now, sq->deadline) >= 0) {
 		sq->deadline = KTIME_MAX;
-		return;
+		if (sq->rnr_wait) {
+			sq->rnr_wait = false;
+			return;
+		}
+		sroce_count(qp_dev(qp), ACK_TIMEOUT);
+		go_back(qp, now, 0);
+	} else if (ktime_compare(now, sq->nak_due) >= 0) {
+		go_back(qp, now, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
 	}
-	if (qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD)
-		ack_timeout(qp);
 }
 
 /**
@@ -159,7 +228,7 @@ void sroce_retry_arm(struct sroce_qp *qp)
 	else if (sq->deadline == KTIME_MAX)
 		sq->deadline = ack_deadline(qp);
 
-	next = min(sq->deadline, sq->backoff);
+	next = min3(sq->deadline, sq->backoff, sq->nak_due);
 	if (next == KTIME_MAX)
 		return;
 	if (!hrtimer_is_queued(&sq->timer) ||
@@ -175,6 +244,10 @@ void sroce_retry_reset(struct sroce_qp *qp)
 {
 	sroce_retry_progress(qp);
 	qp->sq.backoff = KTIME_MAX;
+	qp->sq.nak_due = KTIME_MAX;
+	qp->sq.went_back = 0;
+	qp->sq.rtt_start = 0;
+	qp->sq.srtt = 0;
 	qp->sq.no_route = false;
 	clear_bit(SROCE_SQ_TIMER, &qp->sq.flags);
 }

@@ -314,6 +314,8 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 	sq->psn_nxt = psn;
 	sq->sge = 0;
 	sq->sge_off = 0;
+	/* which of two sendings was acknowledged nobody knows (Karn) */
+	sq->rtt_start = 0;
 	for (sq->nxt = sq->una; sq->nxt != sq->fetched; sq->nxt += swqe->num_blocks) {
 		swqe = sq_wqe(sq, sq->nxt);
 		if (!swqe->sent || wire_psn_diff(psn, swqe->first_psn) < (s32)swqe->num_pkts)
@@ -410,6 +412,8 @@ static enum send_result send_packet(struct send_turn *turn, u32 *start)
 	sq->unasked = ask ? 0 : sq->unasked + 1;
 	if (sq->psn_nxt != sq->psn_end)
 		sroce_count(qp_dev(qp), RETRANSMITTED);
+	else if (ask)
+		sroce_retry_time(qp, sq->psn_nxt);
 	sq->psn_nxt = wire_psn_add(sq->psn_nxt, 1);
 	if (wire_psn_diff(sq->psn_nxt, sq->psn_end) > 0)
 		sq->psn_end = sq->psn_nxt;

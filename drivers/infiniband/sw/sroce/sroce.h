@@ -284,6 +284,11 @@ enum sroce_sq_flag {
  * @drained: the event for this stay in SQD has been raised
  * @deadline: of the retransmission or RNR timer; KTIME_MAX for none
  * @backoff: the device was full: try again at this time; KTIME_MAX for never
+ * @srtt: smoothed round trip, in nanoseconds; 0 before the first
+ * @rtt_psn: packet that is being timed
+ * @rtt_start: when it left; 0 while none is timed
+ * @went_back: when packets were last sent again
+ * @nak_due: go back to @psn_una then, if it is still missing; KTIME_MAX for no
  * @sge: entry of the current request's list that @psn_nxt starts in
  * @sge_off: bytes into it
  * @path: to the peer
@@ -313,6 +318,11 @@ struct sroce_sq {
 	bool drained;
 	ktime_t deadline;
 	ktime_t backoff;
+	u64 srtt;
+	u32 rtt_psn;
+	ktime_t rtt_start;
+	ktime_t went_back;
+	ktime_t nak_due;
 	u32 sge;
 	u32 sge_off;
 	struct sroce_path path;
@@ -635,7 +645,10 @@ void sroce_ack_run(struct sroce_qp *qp);
 enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer);
 void sroce_retry_run(struct sroce_qp *qp);
 void sroce_retry_progress(struct sroce_qp *qp);
+void sroce_retry_acked(struct sroce_qp *qp);
 void sroce_retry_rnr(struct sroce_qp *qp, u8 code);
+void sroce_retry_nak(struct sroce_qp *qp, u8 syndrome);
+void sroce_retry_time(struct sroce_qp *qp, u32 psn);
 void sroce_retry_backoff(struct sroce_qp *qp);
 void sroce_retry_arm(struct sroce_qp *qp);
 void sroce_retry_no_route(struct sroce_qp *qp);
