@@ -172,6 +172,8 @@ at_exit() {
 	local rc=$? i
 
 	trap '' INT TERM
+	# shellcheck disable=SC2046 # a list
+	kill -9 $(jobs -p) 2>/dev/null
 	for ((i = ${#deferred[@]} - 1; i >= 0; i--)); do
 		eval "${deferred[i]}" >/dev/null 2>&1
 	done

@@ -6,7 +6,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need_bin xfer
+need_bin xfer links
 load_module
 hosts_up
 cycles=${CYCLES:-1000}
@@ -19,28 +19,21 @@ kb() {
 	awk '/^(SUnreclaim|Percpu):/ { n += $2 } END { print n }' /proc/meminfo
 }
 
-cycle() { # COUNT
-	local i
-
-	for ((i = 0; i < $1; i++)); do
-		rdma link add roce0 type "$TYPE" netdev v0 || { echo "add $i"; return 1; }
-		rdma link del roce0 || { echo "del $i"; return 1; }
-	done
+links() { # NAME COUNT [race]
+	ip netns exec a "$BIN/links" "$TYPE" "$1" v0 "${@:2}"
 }
-export -f cycle
-export TYPE
 
-in_ns a bash -c "cycle 50" || bail "50 links"
+links roce0 50 >"$TMP/warm" || bail "50 links: $(cat "$TMP/warm")"
 before=$(kb)
 diag "before: $(slab)"
-run "$cycles links added and deleted" in_ns a bash -c "cycle $cycles"
+run "$cycles links added and deleted" links roce0 "$cycles"
 sleep 1
 diag "after:  $(slab)"
 # a link that stayed would be 100 kB and more
 between $(($(kb) - before)) -1000000 $((cycles * 4 + 8000)) "kB of kernel memory more"
 
 # each used once
-n=$((cycles / 100 + 1))
+n=$((cycles / 200 + 1))
 for ((i = 0; i < n; i++)); do
 	links_up
 	xfer -n 5 >"$TMP/x" 2>&1 || { not_ok "use $i"; diag "$(cat "$TMP/x")"; break; }
@@ -49,18 +42,20 @@ for ((i = 0; i < n; i++)); do
 done
 is $i $n "links used and deleted"
 
-# both ends by several at once: none may be lost, none left
-names() {
-	seq 1 "${1:-20}"
-}
+# several at once, for one netdev: one at a time may have it
+pids=()
 for i in 0 1 2 3; do
-	(for _ in $(names 20); do
-		rdma_add a roce$i v0
-		rdma link del roce$i
-	done) >/dev/null 2>&1 &
+	links roce$i $((cycles / 5 + 1)) race >"$TMP/race$i" 2>&1 &
+	pids+=($!)
 done
-wait %1 %2 %3 %4 2>/dev/null
-wait_for 30 test -z "$(links_here)"
+added=0
+for i in 0 1 2 3; do
+	wait "${pids[i]}"
+	is $? 0 "several at once: number $i"
+	diag "$(cat "$TMP/race$i")"
+	added=$((added + $(sed -n 's/links: \([0-9]*\) of.*/\1/p' "$TMP/race$i")))
+done
+between $added 1 1000000 "links added, with others at it"
 is "$(links_here)" "" "four at once leave nothing behind"
 links_up
 run "and a link works" xfer -n 5
