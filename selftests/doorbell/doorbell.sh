@@ -32,9 +32,9 @@ messages=1000
 
 # The wire is slower than a program that is traced, and 1 MiB of messages posted is more than
 # may be under way, so that the requester always has something to send.
-tc -n a qdisc add dev v0 root netem rate 10mbit limit 100000 || skip_all "no netem in this kernel"
+tc -n a qdisc add dev v0 root netem rate 3mbit limit 100000 || skip_all "no netem in this kernel"
 defer "tc -n a qdisc del dev v0 root"
-args=(-w 256 -s 4000 -o send --signal 64 --batch 1 --timeout 18)
+args=(-w 256 -s 4000 -o send --signal 64 --batch 1 --timeout 20)
 run "a run of one message" measure "$TMP/one" "${args[@]}" -n 1
 run "$messages messages through a busy queue" measure "$TMP/busy" "${args[@]}" -n $messages
 n=$(($(calls "$TMP/busy") - $(calls "$TMP/one")))
