@@ -11,6 +11,7 @@
  *	ring			producer	consumer	entry
  *	send queue		program		kernel		64-byte block
  *	receive queue		program		kernel		struct sroce_recv_wqe
+ *	shared receive queue	program		kernel		struct sroce_recv_wqe
  *	completion queue	kernel		program		struct sroce_cqe
  *
  * The kernel believes nothing that it finds in a ring: it copies an entry
@@ -31,7 +32,8 @@
  * struct sroce_ring - the header of every ring
  * @prod: index of the next entry to be produced
  * @cons: index of the next entry to be consumed; in a send queue, of the
- *	oldest request that has not completed
+ *	oldest request that has not completed. Entries of a shared receive
+ *	queue before it may be used again: completions say nothing of them
  * @flags: SROCE_RING_*, written by the kernel
  * @arm: completion queues: SROCE_CQ_ARM_*, or-ed in by the program and cleared
  *	by the kernel when it raises the event that was asked for
@@ -79,11 +81,21 @@ struct sroce_sge {
  * @num_sge: entries of the scatter/gather list; 0 with SROCE_WQE_INLINE
  * @reserved: zero
  * @inline_len: bytes of data that follow; 0 without SROCE_WQE_INLINE
- * @imm_data: immediate data in network order, or the rkey to invalidate
- * @rkey: of the remote memory
+ * @imm_data: immediate data in network order, or the rkey to invalidate; XRC
+ *	ATOMIC: number of the remote shared receive queue
+ * @rkey: of the remote memory; BIND_MW: the window's new key, whose index part
+ *	names the window
  * @remote_addr: of the remote memory
  * @compare_add: ATOMIC: compare (CMP_SWP) or addend (FETCH_ADD)
  * @swap: ATOMIC CMP_SWP: the value to store
+ * @remote_srqn: XRC: number of the remote shared receive queue
+ * @flush_type: FLUSH: placement types, FETH bits 0 to 3
+ * @flush_level: FLUSH: selectivity, FETH bits 4 and 5
+ * @flush_len: FLUSH: bytes of remote memory
+ * @bind_addr: BIND_MW: first byte of the window
+ * @bind_len: BIND_MW: its bytes; 0 unbinds
+ * @bind_lkey: BIND_MW: the region's lkey
+ * @bind_access: BIND_MW: enum ib_uverbs_access_flags
  * @ah: UD: number of the address handle
  * @remote_qpn: UD: destination queue pair
  * @remote_qkey: UD: its Q_Key
@@ -91,7 +103,8 @@ struct sroce_sge {
  *
  * The data, inline or struct sroce_sge, starts at byte 48: one entry or 16
  * bytes share the first block. The blocks of a request follow each other in
- * the ring and wrap around its end.
+ * the ring and wrap around its end. What an opcode or a transport does not use
+ * is zero. On a raw packet queue pair a SEND carries a whole frame.
  */
 struct sroce_send_wqe {
 	__aligned_u64 wr_id;
@@ -106,8 +119,28 @@ struct sroce_send_wqe {
 	union {
 		struct {
 			__aligned_u64 remote_addr;
-			__aligned_u64 compare_add;
-			__aligned_u64 swap;
+			union {
+				__aligned_u64 compare_add;
+				struct {
+					__u32 flush_len;
+					__u8 flush_type;
+					__u8 flush_level;
+					__u16 reserved_flush;
+				};
+			};
+			union {
+				__aligned_u64 swap;
+				struct {
+					__u32 remote_srqn;
+					__u32 reserved_xrc;
+				};
+			};
+		};
+		struct {
+			__aligned_u64 bind_addr;
+			__aligned_u64 bind_len;
+			__u32 bind_lkey;
+			__u32 bind_access;
 		};
 		struct {
 			__u32 ah;
@@ -117,6 +150,10 @@ struct sroce_send_wqe {
 		};
 	};
 };
+
+/* Opcodes that enum ib_uverbs_wr_opcode of older headers lacks */
+#define SROCE_WR_FLUSH		14
+#define SROCE_WR_ATOMIC_WRITE	15
 
 #define SROCE_WQE_FENCE		(1U << 0)
 #define SROCE_WQE_SIGNALED	(1U << 1)
@@ -143,13 +180,15 @@ struct sroce_recv_wqe {
 /**
  * struct sroce_cqe - a completion
  * @wr_id: of the request
- * @timestamp: when it completed, in nanoseconds; 0 where not asked for
+ * @timestamp: when it completed, nanoseconds of CLOCK_MONOTONIC as the initial
+ *	time namespace has it; 0 where SROCE_CQ_TIMESTAMP was not asked for
  * @byte_len: bytes received, read or swapped
  * @imm_data: immediate data in network order, or the invalidated rkey
- * @qp_num: local queue pair
+ * @qp_num: local queue pair, or work queue of an indirection table
  * @src_qp: UD: the sender's queue pair
  * @wqe_next: index that follows the request in its ring: with this completion
- *	polled, all before it may be used again
+ *	polled, all before it may be used again; of no meaning for a request
+ *	from a shared receive queue
  * @vendor_err: errno or AETH syndrome behind a @status other than success
  * @status: enum ib_wc_status, which is enum ibv_wc_status
  * @opcode: enum ib_uverbs_wc_opcode, 128 and up for receives
@@ -157,6 +196,10 @@ struct sroce_recv_wqe {
  * @pkey_index: UD, GSI
  * @sl: UD
  * @reserved: zero
+ * @flow_tag: raw packets: of the flow rule that steered it here
+ * @cvlan: raw packets: the VLAN tag, with SROCE_WC_VLAN
+ * @reserved1: zero
+ * @wallclock: as @timestamp, of CLOCK_REALTIME; for SROCE_CQ_WALLCLOCK
  */
 struct sroce_cqe {
 	__aligned_u64 wr_id;
@@ -172,7 +215,11 @@ struct sroce_cqe {
 	__u16 wc_flags;
 	__u16 pkey_index;
 	__u8 sl;
-	__u8 reserved[17];
+	__u8 reserved;
+	__u32 flow_tag;
+	__u16 cvlan;
+	__u16 reserved1;
+	__aligned_u64 wallclock;
 };
 
 #define SROCE_WC_RECV		0x80
@@ -180,7 +227,14 @@ struct sroce_cqe {
 
 #define SROCE_WC_GRH		(1U << 0)
 #define SROCE_WC_WITH_IMM	(1U << 1)
+#define SROCE_WC_IP_CSUM_OK	(1U << 2)
 #define SROCE_WC_WITH_INV	(1U << 3)
+/* not one of enum ibv_wc_flags: for the provider alone */
+#define SROCE_WC_VLAN		(1U << 15)
+
+/* Opcodes that enum ib_uverbs_wc_opcode of older headers lacks */
+#define SROCE_WC_FLUSH		8
+#define SROCE_WC_ATOMIC_WRITE	9
 
 /**
  * struct sroce_ring_map - where to find a ring
@@ -204,13 +258,89 @@ struct sroce_alloc_ucontext_resp {
 	__aligned_u64 reserved;
 };
 
+/* Stamps that a completion queue's entries carry */
+#define SROCE_CQ_TIMESTAMP	(1U << 0)
+#define SROCE_CQ_WALLCLOCK	(1U << 1)
+
+/**
+ * struct sroce_create_cq - what a completion queue is asked to do
+ * @flags: SROCE_CQ_*
+ * @reserved: zero
+ *
+ * Optional: a provider that asks for nothing may leave it out.
+ */
+struct sroce_create_cq {
+	__u32 flags;
+	__u32 reserved;
+};
+
 struct sroce_create_cq_resp {
 	struct sroce_ring_map cq;
 };
 
+/*
+ * The new ring holds what was not polled yet at the indices where it was. The
+ * program polls and arms nothing from before the call until it has the new one.
+ */
+struct sroce_resize_cq_resp {
+	struct sroce_ring_map cq;
+};
+
+/* Of zero size where there is none: of a shared receive queue, of one side. */
 struct sroce_create_qp_resp {
 	struct sroce_ring_map sq;
 	struct sroce_ring_map rq;
+};
+
+struct sroce_create_srq_resp {
+	struct sroce_ring_map srq;
+};
+
+/**
+ * struct sroce_modify_srq - driver data of a modify_srq
+ * @resp_addr: where struct sroce_create_srq_resp goes: the command has no
+ *	response of its own. Needed to resize; the new ring holds what is
+ *	posted at the indices where it was, and nothing is posted meanwhile
+ */
+struct sroce_modify_srq {
+	__aligned_u64 resp_addr;
+};
+
+/**
+ * struct sroce_create_ah_resp - an address handle has a number
+ * @ah: goes into struct sroce_send_wqe; never 0
+ * @reserved: zero
+ */
+struct sroce_create_ah_resp {
+	__u32 ah;
+	__u32 reserved;
+};
+
+/* A work queue of an indirection table: a receive queue alone. */
+struct sroce_create_wq_resp {
+	struct sroce_ring_map rq;
+};
+
+/* Any protection domain's: reads as zero, and writes to it go nowhere. */
+#define SROCE_NULL_LKEY		0x00000001
+
+/*
+ * Device memory is mapped by what this method of UVERBS_OBJECT_DM tells, for
+ * one that was allocated as well as for one that was imported.
+ */
+#define SROCE_METHOD_DM_QUERY	((1U << 12) + 0)
+
+#define SROCE_ATTR_DM_QUERY_HANDLE ((1U << 12) + 0)
+#define SROCE_ATTR_DM_QUERY_RESP ((1U << 12) + 1)
+
+/**
+ * struct sroce_dm_query_resp - where to find device memory
+ * @offset: for mmap() on the command file descriptor
+ * @length: bytes to map: those asked for, up to a page
+ */
+struct sroce_dm_query_resp {
+	__aligned_u64 offset;
+	__aligned_u64 length;
 };
 
 /*
