@@ -183,7 +183,7 @@ static enum ib_wc_status place(struct sroce_qp *qp, struct sroce_rx_pos *pos, u3
 		addr = sge->addr + rq->sge_off;
 		if (!mr || !sroce_mr_covers(mr, addr, n, IB_ACCESS_LOCAL_WRITE))
 			return IB_WC_LOC_PROT_ERR;
-		to = sroce_mr_span(mr, addr, &n);
+		to = sroce_mr_span(mr, addr, &n, true);
 		sroce_rx_copy(pos, to, n);
 		rq->sge_off += n;
 		rq->placed += n;

@@ -251,7 +251,7 @@ static bool copy_sges(struct send_turn *turn, u8 *to, u32 len)
 		mr = turn_mr(turn, sge->lkey);
 		if (!mr || !sroce_mr_covers(mr, addr, n, 0))
 			return false;
-		from = sroce_mr_span(mr, addr, &n);
+		from = sroce_mr_span(mr, addr, &n, false);
 		memcpy(to, from, n);
 		to += n;
 		len -= n;
