@@ -712,10 +712,17 @@ int sroce_destroy_ah(struct ib_ah *ibah, u32 flags);
 struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,
 				int access, SROCE_REG_MR_DMAH struct ib_udata *udata);
 int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
-struct sroce_mr *sroce_mr_get(struct ib_pd *pd, u32 key);
+struct sroce_mr *sroce_mr_get(struct ib_pd *pd, u32 lkey);
+struct sroce_mr *sroce_mr_get_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, u64 *addr,
+				     u64 len, int access);
 void sroce_mr_put(struct sroce_mr *mr);
 bool sroce_mr_covers(const struct sroce_mr *mr, u64 addr, u64 len, int access);
-void *sroce_mr_span(const struct sroce_mr *mr, u64 addr, u32 *len);
+void *sroce_mr_span(struct sroce_mr *mr, u64 addr, u32 *len, bool write);
+int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write);
+int sroce_key_invalidate(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey);
+
+/* mw.c */
+int sroce_mw_bind(struct sroce_qp *qp, const struct sroce_send_wqe *wqe);
 
 /* cq.c */
 int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
