@@ -36,6 +36,8 @@
 #define SROCE_MAX_SRQ		65536
 #define SROCE_MAX_SRQ_WR	16384
 #define SROCE_MAX_XRCD		65536
+#define SROCE_MAX_MCAST_GRP	8192
+#define SROCE_MAX_MCAST_ATTACH	4096
 #define SROCE_MAX_UCONTEXT	65536
 /* at a path MTU of 256, within half the range of PSNs */
 #define SROCE_MAX_MSG		(1U << 30)
@@ -47,6 +49,8 @@
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
 	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
 	 IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
+
+#define SROCE_MCAST_HASH_BITS	8
 
 /**
  * struct sroce_dev - a link
@@ -64,6 +68,10 @@
  * @av_next: where the search for a free number goes on
  * @srqs: struct sroce_srqn of XRC shared receive queues, by number
  * @srq_next: where the search for a free number goes on
+ * @mcast_lock: guards multicast groups; rtnl is taken under it
+ * @mcasts: these, for RCU
+ * @mcast_seed: of their hash
+ * @num_mcast: how many there are
  * @num_ucontext: user contexts
  * @num_pd: protection domains
  * @num_ah: address handles
@@ -87,6 +95,10 @@ struct sroce_dev {
 	u32 av_next;
 	struct xarray srqs;
 	u32 srq_next;
+	struct mutex mcast_lock;
+	struct hlist_head mcasts[1 << SROCE_MCAST_HASH_BITS];
+	u32 mcast_seed;
+	u32 num_mcast;
 	atomic_t num_ucontext;
 	atomic_t num_pd;
 	atomic_t num_ah;
@@ -500,6 +512,22 @@ struct sroce_qp {
 	struct sroce_rq rq ____cacheline_aligned;
 };
 
+/**
+ * struct sroce_mcast - a multicast group, never changed once it is found
+ * @node: in its bucket
+ * @rcu: lookups go by RCU
+ * @mgid: its address as a GID, IPv4 mapped
+ * @num: of its members
+ * @qpn: their numbers, which may be nobody's any more
+ */
+struct sroce_mcast {
+	struct hlist_node node;
+	struct rcu_head rcu;
+	union ib_gid mgid;
+	u32 num;
+	u32 qpn[];
+};
+
 static inline struct sroce_dev *to_sdev(struct ib_device *ibdev)
 {
 	return container_of(ibdev, struct sroce_dev, ibdev);
@@ -682,6 +710,11 @@ enum sroce_cq_result {
 enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *cqe,
 				   bool solicited);
 void sroce_cq_notify(struct sroce_cq *cq);
+
+/* mcast.c */
+int sroce_attach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
+int sroce_detach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
+const struct sroce_mcast *sroce_mcast_find(struct sroce_dev *sdev, const union ib_gid *mgid);
 
 /* qp.c */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
