@@ -53,6 +53,10 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	}
 
 	xa_init_flags(&sdev->mrs, XA_FLAGS_ALLOC1);
+	xa_init_flags(&sdev->avs, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
+	xa_init_flags(&sdev->srqs, XA_FLAGS_ALLOC1);
+	mutex_init(&sdev->mcast_lock);
+	sdev->mcast_seed = get_random_u32();
 	sdev->mr_next = get_random_u32_below(0xffffff) + 1;
 	INIT_LIST_HEAD(&sdev->net_entry);
 
@@ -170,6 +174,7 @@ static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, vo
 		 */
 		WRITE_ONCE(to_sdev(ibdev)->gone, true);
 		sroce_qp_fatal_all(to_sdev(ibdev));
+		sroce_av_release_all(to_sdev(ibdev));
 		sroce_net_detach(to_sdev(ibdev));
 		ib_unregister_device_queued(ibdev);
 		break;

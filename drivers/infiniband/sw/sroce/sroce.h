@@ -34,6 +34,11 @@
 #define SROCE_MAX_MR		(1U << 20)
 #define SROCE_MAX_PD		(1U << 20)
 #define SROCE_MAX_AH		(1U << 20)
+#define SROCE_MAX_SRQ		65536
+#define SROCE_MAX_SRQ_WR	16384
+#define SROCE_MAX_XRCD		65536
+#define SROCE_MAX_MCAST_GRP	8192
+#define SROCE_MAX_MCAST_ATTACH	4096
 #define SROCE_MAX_UCONTEXT	65536
 /* at a path MTU of 256, within half the range of PSNs */
 #define SROCE_MAX_MSG		(1U << 30)
@@ -44,6 +49,8 @@
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
 	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
 	 IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
+
+#define SROCE_MCAST_HASH_BITS	8
 
 /**
  * struct sroce_dev - a link
@@ -57,12 +64,22 @@
  * @stats: counters of each CPU
  * @mrs: memory regions by the index part of their keys
  * @mr_next: where the search for a free index goes on
+ * @avs: address vectors by number
+ * @av_next: where the search for a free number goes on
+ * @srqs: struct sroce_srqn of XRC shared receive queues, by number
+ * @srq_next: where the search for a free number goes on
+ * @mcast_lock: guards multicast groups; rtnl is taken under it
+ * @mcasts: these, for RCU
+ * @mcast_seed: of their hash
+ * @num_mcast: how many there are
  * @num_ucontext: user contexts
  * @num_pd: protection domains
  * @num_ah: address handles
  * @num_cq: completion queues
  * @num_qp: queue pairs
  * @num_mr: memory regions
+ * @num_srq: shared receive queues
+ * @num_xrcd: XRC domains
  */
 struct sroce_dev {
 	struct ib_device ibdev;
@@ -74,12 +91,22 @@ struct sroce_dev {
 	struct sroce_stats __percpu *stats;
 	struct xarray mrs;
 	u32 mr_next;
+	struct xarray avs;
+	u32 av_next;
+	struct xarray srqs;
+	u32 srq_next;
+	struct mutex mcast_lock;
+	struct hlist_head mcasts[1 << SROCE_MCAST_HASH_BITS];
+	u32 mcast_seed;
+	u32 num_mcast;
 	atomic_t num_ucontext;
 	atomic_t num_pd;
 	atomic_t num_ah;
 	atomic_t num_cq;
 	atomic_t num_qp;
 	atomic_t num_mr;
+	atomic_t num_srq;
+	atomic_t num_xrcd;
 };
 
 struct sroce_ucontext {
@@ -92,7 +119,11 @@ struct sroce_pd {
 
 struct sroce_ah {
 	struct ib_ah ibah;
-	struct rdma_ah_attr attr;
+	struct sroce_av *av;
+};
+
+struct sroce_xrcd {
+	struct ib_xrcd ibxrcd;
 };
 
 /**
@@ -137,6 +168,49 @@ struct sroce_cq {
 	u32 prod;
 	bool overflown;
 	atomic_t events;
+};
+
+/**
+ * struct sroce_srqn - what the number of an XRC shared receive queue stands for
+ * @users: keep @srq usable: its own, and one of everybody who looked it up
+ * @idle: the last of @users is gone
+ * @rcu: lookups go by RCU, and the core frees the queue at once
+ * @srq: the queue
+ * @num: the number, 24 bits
+ */
+struct sroce_srqn {
+	refcount_t users;
+	struct completion idle;
+	struct rcu_head rcu;
+	struct sroce_srq *srq;
+	u32 num;
+};
+
+/**
+ * struct sroce_srq - a shared receive queue
+ * @ibsrq: the core's
+ * @ibuc: the context that maps its ring
+ * @num: of an XRC queue, else NULL
+ * @srqn: its number; 0 for none
+ * @max_sge: entries of a receive request
+ * @lock: guards all that follows; taken under a queue pair's receive lock
+ * @q: the ring
+ * @cons: next entry to be taken from the ring
+ * @limit: fewer requests than that raise IB_EVENT_SRQ_LIMIT_REACHED once;
+ *	0: not armed
+ * @broken: the ring's indices made no sense: it is not looked at again
+ */
+struct sroce_srq {
+	struct ib_srq ibsrq;
+	struct ib_ucontext *ibuc;
+	struct sroce_srqn *num;
+	u32 srqn;
+	u8 max_sge;
+	spinlock_t lock;
+	struct sroce_queue q;
+	u32 cons;
+	u32 limit;
+	bool broken;
 };
 
 /**
@@ -199,6 +273,28 @@ struct sroce_path {
 	u16 ip_id;
 	struct dst_entry *dst;
 	u32 dst_cookie;
+};
+
+/**
+ * struct sroce_av - an address vector: what a number of an address handle
+ *	stands for
+ * @ref: the handle's, and one of everybody who writes packets by it
+ * @rcu: lookups go by RCU
+ * @pd: who may use it; for comparison only
+ * @num: the number
+ * @lock: guards @path; under it, sroce_dev.gone is looked at before a route
+ *	is looked up
+ * @path: to the peer
+ * @attr: as set
+ */
+struct sroce_av {
+	refcount_t ref;
+	struct rcu_head rcu;
+	struct ib_pd *pd;
+	u32 num;
+	spinlock_t lock;
+	struct sroce_path path;
+	struct rdma_ah_attr attr;
 };
 
 /**
@@ -584,6 +680,22 @@ struct sroce_qp {
 	struct sroce_rq rq ____cacheline_aligned;
 };
 
+/**
+ * struct sroce_mcast - a multicast group, never changed once it is found
+ * @node: in its bucket
+ * @rcu: lookups go by RCU
+ * @mgid: its address as a GID, IPv4 mapped
+ * @num: of its members
+ * @qpn: their numbers, which may be nobody's any more
+ */
+struct sroce_mcast {
+	struct hlist_node node;
+	struct rcu_head rcu;
+	union ib_gid mgid;
+	u32 num;
+	u32 qpn[];
+};
+
 static inline struct sroce_dev *to_sdev(struct ib_device *ibdev)
 {
 	return container_of(ibdev, struct sroce_dev, ibdev);
@@ -602,6 +714,11 @@ static inline struct sroce_mr *to_smr(struct ib_mr *ibmr)
 static inline struct sroce_ah *to_sah(struct ib_ah *ibah)
 {
 	return container_of(ibah, struct sroce_ah, ibah);
+}
+
+static inline struct sroce_srq *to_ssrq(struct ib_srq *ibsrq)
+{
+	return container_of(ibsrq, struct sroce_srq, ibsrq);
 }
 
 static inline struct sroce_qp *to_sqp(struct ib_qp *ibqp)
@@ -707,6 +824,22 @@ bool sroce_udata_clear(struct ib_udata *udata);
 int sroce_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_udata *udata);
 int sroce_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);
 int sroce_destroy_ah(struct ib_ah *ibah, u32 flags);
+struct sroce_av *sroce_av_get(struct ib_pd *pd, u32 num);
+void sroce_av_put(struct sroce_av *av);
+void sroce_av_release_all(struct sroce_dev *sdev);
+
+/* srq.c */
+int sroce_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
+int sroce_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
+int sroce_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
+		     struct ib_udata *udata);
+int sroce_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
+		     enum ib_srq_attr_mask mask, struct ib_udata *udata);
+int sroce_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
+int sroce_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
+bool sroce_srq_fetch(struct sroce_srq *srq, struct sroce_recv_wqe *wqe);
+struct sroce_srq *sroce_srq_get(struct sroce_dev *sdev, u32 srqn);
+void sroce_srq_put(struct sroce_srq *srq);
 
 /* mr.c */
 struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,
@@ -738,6 +871,11 @@ enum sroce_cq_result {
 enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *cqe,
 				   bool solicited);
 void sroce_cq_notify(struct sroce_cq *cq);
+
+/* mcast.c */
+int sroce_attach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
+int sroce_detach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
+const struct sroce_mcast *sroce_mcast_find(struct sroce_dev *sdev, const union ib_gid *mgid);
 
 /* qp.c */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
