@@ -491,11 +491,8 @@ static int check_attr(const struct sroce_qp *qp, const struct ib_qp_attr *attr, 
 	    (mask & IB_QP_RETRY_CNT && attr->retry_cnt > 7) ||
 	    (mask & IB_QP_RNR_RETRY && attr->rnr_retry > 7) ||
 	    (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
-	    (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > SROCE_MAX_RD_ATOMIC) ||
-	    (mask & IB_QP_MAX_DEST_RD_ATOMIC &&
-	     attr->max_dest_rd_atomic > SROCE_MAX_RD_ATOMIC) ||
 	    (mask & IB_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
-	    (mask & IB_QP_ACCESS_FLAGS && attr->qp_access_flags & ~SROCE_ACCESS_SUPPORTED))
+	    (mask & IB_QP_ACCESS_FLAGS && attr->qp_access_flags & ~IB_ACCESS_SUPPORTED))
 		return -EINVAL;
 	if (mask & IB_QP_PATH_MTU &&
 	    (attr->path_mtu < IB_MTU_256 || attr->path_mtu > sroce_port_mtu(qp->ibqp.device)))

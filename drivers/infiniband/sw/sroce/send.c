@@ -70,13 +70,8 @@ struct send_op {
 	WIRE_##name##_LAST##last, WIRE_##name##_ONLY##last,			\
 	wc, SEND_STREAM, true, qpts,						\
 }
-#define SINGLE(op, wc, kind, inlined) {						\
-	.only = (op), .wc = (wc), .kind = (kind), .inlined = (inlined),		\
-	.qpts = QPT_RELIABLE,							\
-}
-#define LOCAL(wc) {								\
-	.wc = (wc), .kind = SEND_LOCAL, .qpts = QPT_CONNECTED,			\
-}
+#define SINGLE(op, wc, kind, inlined) { 0, 0, 0, op, wc, kind, inlined, QPT_RELIABLE }
+#define LOCAL(wc) { 0, 0, 0, 0, wc, SEND_LOCAL, false, QPT_CONNECTED }
 
 /* By enum ib_uverbs_wr_opcode */
 static const struct send_op send_ops[] = {

@@ -43,7 +43,8 @@
 /* at a path MTU of 256, within half the range of PSNs */
 #define SROCE_MAX_MSG		(1U << 30)
 #define SROCE_PKEY		0xffff
-#define SROCE_MAX_RD_ATOMIC	256
+/* what a program can say in eight bits */
+#define SROCE_MAX_RD_ATOMIC	255
 
 #define SROCE_ACCESS_SUPPORTED						\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
