@@ -1023,22 +1023,28 @@ void sroce_send_task(struct tasklet_struct *task)
  * sroce_send_try_claim - become a send side's owner, if it has none
  * @qp: queue pair
  *
- * Softirq. Return: true, and sroce_send_release() is due.
+ * Any context but hard interrupts. Return: true, with bottom halves off until
+ * sroce_send_release(), which is due.
  */
 bool sroce_send_try_claim(struct sroce_qp *qp)
 {
-	return !test_and_set_bit_lock(SROCE_SQ_OWNED, &qp->sq.flags);
+	local_bh_disable();
+	if (!test_and_set_bit_lock(SROCE_SQ_OWNED, &qp->sq.flags))
+		return true;
+	local_bh_enable();
+	return false;
 }
 
 /**
  * sroce_send_claim - become a send side's owner, to change it
  * @qp: queue pair
  *
- * Process context; an owner's turn is bounded and does not sleep.
+ * Process context; an owner's turn is bounded and does not sleep, nor is it
+ * preempted: bottom halves are off until sroce_send_release().
  */
 void sroce_send_claim(struct sroce_qp *qp)
 {
-	while (test_and_set_bit_lock(SROCE_SQ_OWNED, &qp->sq.flags))
+	while (!sroce_send_try_claim(qp))
 		cond_resched();
 }
 
@@ -1052,4 +1058,5 @@ void sroce_send_release(struct sroce_qp *qp)
 {
 	clear_bit_unlock(SROCE_SQ_OWNED, &qp->sq.flags);
 	sroce_send_run(qp);
+	local_bh_enable();
 }
