@@ -52,8 +52,7 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 		return NULL;
 	}
 
-	xa_init_flags(&sdev->mrs, XA_FLAGS_ALLOC1);
-	sdev->mr_next = get_random_u32_below(0xffffff) + 1;
+	sroce_keys_init(sdev);
 	INIT_LIST_HEAD(&sdev->net_entry);
 
 	sdev->ibdev.node_type = RDMA_NODE_IB_CA;
@@ -218,9 +217,12 @@ static int __init sroce_init(void)
 	err = sroce_icrc_init();
 	if (err)
 		return err;
-	err = sroce_net_init();
+	err = sroce_odp_init();
 	if (err)
 		goto err_icrc;
+	err = sroce_net_init();
+	if (err)
+		goto err_odp;
 	err = ib_register_client(&sroce_client);
 	if (err)
 		goto err_net;
@@ -234,6 +236,8 @@ err_client:
 	ib_unregister_client(&sroce_client);
 err_net:
 	sroce_net_exit();
+err_odp:
+	sroce_odp_exit();
 err_icrc:
 	sroce_icrc_exit();
 	return err;
@@ -248,6 +252,7 @@ static void __exit sroce_exit(void)
 	sroce_net_exit();
 	sroce_qpn_wait();
 	sroce_burst_exit();
+	sroce_odp_exit();
 	/* memory that went by RCU, and callbacks of this module */
 	rcu_barrier();
 	sroce_icrc_exit();
