@@ -141,4 +141,31 @@ static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
 #define SROCE_REG_MR_HAS_DMAH (dmah != NULL)
 #endif
 
+/* reg_user_mr_dmabuf() was given the udata, and is given the attributes now. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#define SROCE_DMABUF_ATTRS struct ib_udata
+#define sroce_dmabuf_udata(attrs) (attrs)
+#else
+#define SROCE_DMABUF_ATTRS struct uverbs_attr_bundle
+#define sroce_dmabuf_udata(attrs) (&(attrs)->driver_udata)
+#endif
+
+/* Callers of the plain functions have the reservation lock since then. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+#define dma_buf_vmap_unlocked(dmabuf, map) dma_buf_vmap(dmabuf, map)
+#define dma_buf_vunmap_unlocked(dmabuf, map) dma_buf_vunmap(dmabuf, map)
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+#define SROCE_NS_DMA_BUF DMA_BUF
+#else
+#define SROCE_NS_DMA_BUF "DMA_BUF"
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+#define SROCE_ACCESS_FLUSH 0
+#else
+#define SROCE_ACCESS_FLUSH IB_ACCESS_FLUSH_GLOBAL
+#endif
+
 #endif /* SROCE_COMPAT_H */
