@@ -224,9 +224,12 @@ static int __init sroce_init(void)
 	err = sroce_icrc_init();
 	if (err)
 		return err;
-	err = sroce_net_init();
+	err = sroce_late_init();
 	if (err)
 		goto err_icrc;
+	err = sroce_net_init();
+	if (err)
+		goto err_late;
 	err = ib_register_client(&sroce_client);
 	if (err)
 		goto err_net;
@@ -240,6 +243,8 @@ err_client:
 	ib_unregister_client(&sroce_client);
 err_net:
 	sroce_net_exit();
+err_late:
+	sroce_late_exit();
 err_icrc:
 	sroce_icrc_exit();
 	return err;
@@ -253,6 +258,7 @@ static void __exit sroce_exit(void)
 	ib_unregister_client(&sroce_client);
 	sroce_net_exit();
 	sroce_qpn_wait();
+	sroce_late_exit();
 	sroce_burst_exit();
 	/* memory that went by RCU, and callbacks of this module */
 	rcu_barrier();
