@@ -124,6 +124,32 @@ static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
 #define sroce_cq_udata(attrs) ((attrs) ? &(attrs)->driver_udata : NULL)
 #endif
 
+/* Counters of queue pairs: the core's is a part of the driver's, by port. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
+#define SROCE_COUNTER_PORT
+#define SROCE_COUNTER_OBJ
+#else
+struct sroce_rdma_counter {
+	struct rdma_counter counter;
+};
+
+static inline void sroce_counter_init(struct rdma_counter *counter)
+{
+}
+
+#define SROCE_COUNTER_PORT , u32 port
+#define SROCE_COUNTER_OBJ						\
+	.counter_init = sroce_counter_init,				\
+	INIT_RDMA_OBJ_SIZE(rdma_counter, sroce_rdma_counter, counter),
+#endif
+
+/* A driver's own attributes of shared receive queues */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 7, 0)
+#define SROCE_RES_SRQ
+#else
+#define SROCE_RES_SRQ .fill_res_srq_entry = sroce_fill_res_srq,
+#endif
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(7, 1, 0)
 #define SROCE_RESIZE_CQ_OP resize_cq
 #define SROCE_RESIZE_CQ_CQE int

@@ -55,6 +55,7 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	sroce_keys_init(sdev);
 	xa_init_flags(&sdev->avs, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
 	xa_init_flags(&sdev->srqs, XA_FLAGS_ALLOC1);
+	xa_init_flags(&sdev->counters, XA_FLAGS_ALLOC1);
 	mutex_init(&sdev->mcast_lock);
 	sdev->mcast_seed = get_random_u32();
 	INIT_LIST_HEAD(&sdev->net_entry);

@@ -178,6 +178,7 @@ struct sroce_mw {
  * @av_next: where the search for a free number goes on
  * @srqs: struct sroce_srqn of XRC shared receive queues, by number
  * @srq_next: where the search for a free number goes on
+ * @counters: struct sroce_qp_counter by the core's id
  * @mcast_lock: guards multicast groups; rtnl is taken under it
  * @mcasts: these, for RCU
  * @mcast_seed: of their hash
@@ -208,6 +209,7 @@ struct sroce_dev {
 	u32 av_next;
 	struct xarray srqs;
 	u32 srq_next;
+	struct xarray counters;
 	struct mutex mcast_lock;
 	struct hlist_head mcasts[1 << SROCE_MCAST_HASH_BITS];
 	u32 mcast_seed;
@@ -741,6 +743,7 @@ struct sroce_rq {
  * @ibqp: the core's
  * @ibuc: the context that may ring for it
  * @num: its number; outlives it
+ * @stats: of the counter that it is bound to; NULL: the device's
  * @mutex: one modify, query or destroy at a time
  * @attr: attributes as last set; its state is @state
  * @state: written under rq.lock; read anywhere, and where it matters under
@@ -761,6 +764,7 @@ struct sroce_qp {
 	struct ib_qp ibqp;
 	struct ib_ucontext *ibuc;
 	struct sroce_qpn *num;
+	struct sroce_stats __percpu *stats;
 	struct mutex mutex;
 	struct ib_qp_attr attr;
 	enum ib_qp_state state;
@@ -1074,6 +1078,11 @@ void sroce_cq_notify(struct sroce_cq *cq);
 int sroce_attach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
 int sroce_detach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
 const struct sroce_mcast *sroce_mcast_find(struct sroce_dev *sdev, const union ib_gid *mgid);
+
+/* restrack.c */
+int sroce_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
+int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
+int sroce_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq);
 
 /* qp.c */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
