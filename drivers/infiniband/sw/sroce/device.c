@@ -31,6 +31,19 @@ bool sroce_udata_clear(struct ib_udata *udata)
 	return !udata || !udata->inlen || ib_is_udata_cleared(udata, 0, udata->inlen);
 }
 
+/* What an Ethernet netdev has besides. */
+static void raw_attr(struct ib_device_attr *attr)
+{
+	if (IS_ENABLED(CONFIG_NETFILTER_INGRESS))
+		attr->device_cap_flags |= IB_DEVICE_MANAGED_FLOW_STEERING;
+	attr->max_raw_ethy_qp = SROCE_MAX_QP;
+	attr->max_wq_type_rq = SROCE_MAX_WQ;
+	attr->raw_packet_caps = IB_RAW_PACKET_CAP_CVLAN_STRIPPING;
+	attr->rss_caps.supported_qpts = BIT(IB_QPT_RAW_PACKET);
+	attr->rss_caps.max_rwq_indirection_tables = SROCE_MAX_IND_TBL;
+	attr->rss_caps.max_rwq_indirection_table_size = SROCE_MAX_IND_TBL_SIZE;
+}
+
 static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 			      struct ib_udata *udata)
 {
@@ -38,13 +51,15 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 		return -EINVAL;
 
 	memset(attr, 0, sizeof(*attr));
+	if (sroce_raw_able(to_sdev(ibdev)))
+		raw_attr(attr);
 	attr->sys_image_guid = ibdev->node_guid;
 	attr->max_mr_size = ~0ULL;
 	attr->page_size_cap = ~0ULL << PAGE_SHIFT;
 	attr->max_qp = SROCE_MAX_QP;
 	attr->max_qp_wr = SROCE_MAX_QP_WR;
-	attr->device_cap_flags = IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_PORT_ACTIVE_EVENT |
-				 IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_CURR_QP_STATE_MOD;
+	attr->device_cap_flags |= IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_PORT_ACTIVE_EVENT |
+				  IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_CURR_QP_STATE_MOD;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	attr->max_send_sge = SROCE_MAX_SGE;
 	attr->max_recv_sge = SROCE_MAX_SGE;
@@ -200,8 +215,11 @@ const struct ib_device_ops sroce_dev_ops = {
 	.alloc_ucontext = sroce_alloc_ucontext,
 	.create_ah = sroce_create_ah,
 	.create_cq = sroce_create_cq,
+	.create_flow = sroce_create_flow,
 	.create_qp = sroce_create_qp,
+	.create_rwq_ind_table = sroce_create_rwq_ind_table,
 	.create_user_ah = sroce_create_ah,
+	.create_wq = sroce_create_wq,
 	.dealloc_driver = sroce_dealloc_driver,
 	.dealloc_pd = sroce_dealloc_pd,
 	.dealloc_ucontext = sroce_dealloc_ucontext,
@@ -209,7 +227,10 @@ const struct ib_device_ops sroce_dev_ops = {
 	.dereg_mr = sroce_dereg_mr,
 	.destroy_ah = sroce_destroy_ah,
 	.destroy_cq = sroce_destroy_cq,
+	.destroy_flow = sroce_destroy_flow,
 	.destroy_qp = sroce_destroy_qp,
+	.destroy_rwq_ind_table = sroce_destroy_rwq_ind_table,
+	.destroy_wq = sroce_destroy_wq,
 	.disassociate_ucontext = sroce_disassociate_ucontext,
 	.get_dev_fw_str = sroce_get_dev_fw_str,
 	.get_hw_stats = sroce_get_hw_stats,
@@ -218,6 +239,7 @@ const struct ib_device_ops sroce_dev_ops = {
 	.mmap = sroce_mmap,
 	.mmap_free = sroce_mmap_free,
 	.modify_qp = sroce_modify_qp,
+	.modify_wq = sroce_modify_wq,
 	.query_ah = sroce_query_ah,
 	.query_device = sroce_query_device,
 	.query_pkey = sroce_query_pkey,
@@ -229,5 +251,6 @@ const struct ib_device_ops sroce_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_cq, sroce_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_pd, sroce_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, sroce_qp, ibqp),
+	.size_ib_rwq_ind_table = sizeof(struct ib_rwq_ind_table),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, sroce_ucontext, ibuc),
 };

@@ -103,6 +103,30 @@ void sroce_qp_put(struct sroce_qp *qp)
 	sroce_qpn_unuse(qp->num);
 }
 
+/**
+ * sroce_qpn_reserve - a number that no queue pair gets
+ * @qpn: filled in
+ *
+ * May sleep. Return: 0 or an errno.
+ */
+int sroce_qpn_reserve(u32 *qpn)
+{
+	int err;
+
+	err = xa_alloc_cyclic(&sroce_qps, qpn, NULL, XA_LIMIT(QPN_MIN, QPN_MAX),
+			      &sroce_qpn_next, GFP_KERNEL);
+	return min(err, 0);
+}
+
+/**
+ * sroce_qpn_unreserve - the end of sroce_qpn_reserve()
+ * @qpn: the number
+ */
+void sroce_qpn_unreserve(u32 qpn)
+{
+	xa_erase(&sroce_qps, qpn);
+}
+
 static struct sroce_qpn *qpn_alloc(struct sroce_qp *qp)
 {
 	struct sroce_qpn *num = kzalloc(sizeof(*num), GFP_KERNEL);
@@ -339,10 +363,16 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	if (init->qp_type != IB_QPT_RC || init->srq || init->create_flags || !udata)
+	if (!udata)
 		return -EOPNOTSUPP;
-	if (!sroce_udata_clear(udata) || udata->outlen < sizeof(resp))
+	if (udata->outlen < sizeof(resp))
 		return -EINVAL;
+	if (init->qp_type != IB_QPT_RAW_PACKET) {
+		if (init->qp_type != IB_QPT_RC || init->srq || init->create_flags)
+			return -EOPNOTSUPP;
+		if (!sroce_udata_clear(udata))
+			return -EINVAL;
+	}
 	err = check_cap(&init->cap);
 	if (err)
 		return err;
@@ -352,10 +382,15 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	qp->ibuc = sroce_udata_context(udata);
 	mutex_init(&qp->mutex);
 	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+	if (init->qp_type == IB_QPT_RAW_PACKET) {
+		err = sroce_raw_create(qp, init, udata);
+		if (err)
+			goto err_count;
+	}
 	qp->num = qpn_alloc(qp);
 	if (!qp->num) {
 		err = -ENOMEM;
-		goto err_count;
+		goto err_raw;
 	}
 	err = sq_create(qp, &init->cap, &resp.sq);
 	if (err)
@@ -363,6 +398,11 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	err = rq_create(qp, &init->cap, &resp.rq);
 	if (err)
 		goto err_sq;
+	if (qp->rss) {
+		/* the rings are there so that nobody has to ask; nobody sees them */
+		memset(&resp, 0, sizeof(resp));
+		memset(&init->cap, 0, sizeof(init->cap));
+	}
 	qp->attr.cap = init->cap;
 	sroce_retry_reset(qp);
 	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
@@ -381,6 +421,8 @@ err_sq:
 	sq_destroy(qp);
 err_num:
 	sroce_qpn_put(qp->num);
+err_raw:
+	sroce_raw_destroy(qp);
 err_count:
 	atomic_dec(&sdev->num_qp);
 	return err;
@@ -591,7 +633,7 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS || qp->rss)
 		return -EOPNOTSUPP;
 	if (!sroce_udata_clear(udata))
 		return -EINVAL;
@@ -672,6 +714,7 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	rq_destroy(qp);
 	sq_destroy(qp);
+	sroce_raw_destroy(qp);
 	sroce_qpn_put(qp->num);
 	atomic_dec(&sdev->num_qp);
 	return 0;

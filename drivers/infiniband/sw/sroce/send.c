@@ -144,6 +144,7 @@ static enum ib_wc_status check_wqe(struct sroce_qp *qp, u32 index, u32 *length)
 	u32 i;
 
 	if (wqe->opcode >= ARRAY_SIZE(send_ops) || !send_ops[wqe->opcode].supported ||
+	    (qp->ibqp.qp_type == IB_QPT_RAW_PACKET && wqe->opcode != IB_UVERBS_WR_SEND) ||
 	    wqe->flags & ~flags || wqe->reserved)
 		return IB_WC_LOC_QP_OP_ERR;
 
@@ -463,6 +464,62 @@ static bool window_open(struct sroce_qp *qp)
 	return atomic_read(&qp->num->tx_skbs) < limit;
 }
 
+/* A raw packet queue pair's message is a frame. Return: go on with the next. */
+static bool send_frame(struct send_turn *turn)
+{
+	struct sroce_qp *qp = turn->qp;
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
+	const bool again = swqe->sent;
+	struct sk_buff *skb;
+	int err;
+
+	sq->sge = 0;
+	sq->sge_off = 0;
+	skb = sroce_raw_alloc(qp, swqe->length);
+	err = PTR_ERR_OR_ZERO(skb);
+	if (!err) {
+		if (wqe->flags & SROCE_WQE_INLINE) {
+			copy_inline(sq, 0, skb->data, swqe->length);
+		} else if (!copy_sges(turn, skb->data, swqe->length)) {
+			kfree_skb(skb);
+			swqe->status = IB_WC_LOC_PROT_ERR;
+			return true;
+		}
+		swqe->sent = true;
+		err = sroce_raw_xmit(qp, skb, again);
+	}
+
+	switch (err) {
+	case -EMSGSIZE:
+		swqe->status = IB_WC_LOC_LEN_ERR;
+		return true;
+	case -ENOMEM:
+	case -ENOBUFS:
+		sroce_count(qp_dev(qp), TX_DROPPED);
+		sroce_retry_backoff(qp);
+		return false;
+	case -ENODEV:
+		/* the queue pair is about to hear of it */
+		return false;
+	}
+	sroce_count(qp_dev(qp), TX_RAW);
+	sq->nxt += swqe->num_blocks;
+	sroce_send_complete(qp, IB_WC_SUCCESS, 0);
+	return true;
+}
+
+static void send_frames(struct send_turn *turn)
+{
+	while (turn->budget && turn->qp->sq.backoff == KTIME_MAX && sroce_raw_room(turn->qp) &&
+	       send_ready(turn)) {
+		turn->budget--;
+		if (!send_frame(turn))
+			break;
+	}
+}
+
 static void send_packets(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;
@@ -550,8 +607,12 @@ static bool send_turn(struct sroce_qp *qp)
 	sroce_ack_run(qp);
 	sroce_retry_run(qp);
 
-	if (READ_ONCE(qp->state) == IB_QPS_RTS || READ_ONCE(qp->state) == IB_QPS_SQD)
-		send_packets(&turn);
+	if (READ_ONCE(qp->state) == IB_QPS_RTS || READ_ONCE(qp->state) == IB_QPS_SQD) {
+		if (qp->ibqp.qp_type == IB_QPT_RAW_PACKET)
+			send_frames(&turn);
+		else
+			send_packets(&turn);
+	}
 	if (READ_ONCE(qp->state) == IB_QPS_ERR)
 		send_flush_all(&turn);
 	if (turn.mr)
