@@ -101,6 +101,13 @@ static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 #define sroce_tunnel_sock(sock) ((sock)->sk)
 #endif
 
+/* FLUSH came with its access rights; without them nobody can be allowed it. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+#define SROCE_ACCESS_FLUSH 0
+#else
+#define SROCE_ACCESS_FLUSH IB_ACCESS_FLUSH_GLOBAL
+#endif
+
 /* The carry-less CRC-32 was reached through the crypto API alone. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)
 #define SROCE_CRC32_SHASH

@@ -53,6 +53,10 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	}
 
 	xa_init_flags(&sdev->mrs, XA_FLAGS_ALLOC1);
+	xa_init_flags(&sdev->avs, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
+	xa_init_flags(&sdev->srqs, XA_FLAGS_ALLOC1);
+	mutex_init(&sdev->mcast_lock);
+	sdev->mcast_seed = get_random_u32();
 	sdev->mr_next = get_random_u32_below(0xffffff) + 1;
 	INIT_LIST_HEAD(&sdev->net_entry);
 	INIT_LIST_HEAD(&sdev->flows.rules);
@@ -173,6 +177,7 @@ static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, vo
 		sroce_flow_detach(to_sdev(ibdev));
 		sroce_qp_fatal_all(to_sdev(ibdev));
 		sroce_wq_fatal_all(to_sdev(ibdev));
+		sroce_av_release_all(to_sdev(ibdev));
 		sroce_net_detach(to_sdev(ibdev));
 		ib_unregister_device_queued(ibdev);
 		break;
@@ -222,9 +227,12 @@ static int __init sroce_init(void)
 	err = sroce_icrc_init();
 	if (err)
 		return err;
-	err = sroce_net_init();
+	err = sroce_late_init();
 	if (err)
 		goto err_icrc;
+	err = sroce_net_init();
+	if (err)
+		goto err_late;
 	err = ib_register_client(&sroce_client);
 	if (err)
 		goto err_net;
@@ -238,6 +246,8 @@ err_client:
 	ib_unregister_client(&sroce_client);
 err_net:
 	sroce_net_exit();
+err_late:
+	sroce_late_exit();
 err_icrc:
 	sroce_icrc_exit();
 	return err;
@@ -251,6 +261,7 @@ static void __exit sroce_exit(void)
 	ib_unregister_client(&sroce_client);
 	sroce_net_exit();
 	sroce_qpn_wait();
+	sroce_late_exit();
 	sroce_burst_exit();
 	/* memory that went by RCU, and callbacks of this module */
 	rcu_barrier();

@@ -208,10 +208,11 @@ bool sroce_mr_covers(const struct sroce_mr *mr, u64 addr, u64 len, int access)
  * @mr: the region
  * @addr: address in terms of its iova, within the region
  * @len: bytes wanted; on return, how many of them lie there in one piece
+ * @write: they are to be written
  *
  * Return: their address in the kernel.
  */
-void *sroce_mr_span(const struct sroce_mr *mr, u64 addr, u32 *len)
+void *sroce_mr_span(struct sroce_mr *mr, u64 addr, u32 *len, bool write)
 {
 	u64 off = addr - mr->iova + mr->offset;
 	u64 size = 1ULL << mr->block_shift;
@@ -219,4 +220,57 @@ void *sroce_mr_span(const struct sroce_mr *mr, u64 addr, u32 *len)
 
 	*len = min_t(u64, *len, size - in_block);
 	return (void *)(mr->block[off >> mr->block_shift] + in_block);
+}
+
+/**
+ * sroce_mr_get_remote - find the region of a key that came over the wire
+ * @qp: the queue pair that it came to
+ * @pd: @qp's protection domain
+ * @rkey: the key
+ * @addr: first byte; on return, in the terms of the region
+ * @len: bytes
+ * @access: IB_ACCESS_REMOTE_* that are all needed
+ *
+ * BH is off until sroce_mr_put(). Return: the region with a reference, or NULL
+ * if the access has to be refused.
+ */
+struct sroce_mr *sroce_mr_get_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, u64 *addr,
+				     u64 len, int access)
+{
+	struct sroce_mr *mr = sroce_mr_get(pd, rkey);
+
+	if (mr && !sroce_mr_covers(mr, *addr, len, access)) {
+		sroce_mr_put(mr);
+		mr = NULL;
+	}
+	return mr;
+}
+
+/**
+ * sroce_mr_fault - bring pages in that sroce_mr_span() did not find
+ * @pd: protection domain
+ * @lkey: the region's key
+ * @addr: first byte
+ * @len: bytes
+ * @write: they are to be written
+ *
+ * Sleeps. Return: 0 to look again, or an errno: the access is refused.
+ */
+int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write)
+{
+	return 0;
+}
+
+/**
+ * sroce_key_invalidate - take a key out of use
+ * @qp: the queue pair that asks
+ * @pd: its protection domain
+ * @rkey: the key
+ *
+ * BH is off, and no region held. Return: 0, and no other CPU copies through
+ * the key any more; or -EINVAL if it can't be invalidated.
+ */
+int sroce_key_invalidate(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey)
+{
+	return -EINVAL;
 }

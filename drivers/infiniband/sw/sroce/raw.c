@@ -10,8 +10,8 @@
 
 #include "sroce.h"
 
-/* Frames that a queue pair may have in the stack */
-#define RAW_TX_FRAMES		256
+/* What the requester reckons with: of frames as short, this many to the stack */
+#define RAW_MTU			1024
 
 /* enum ibv_rx_hash_fields, which kernel headers lack */
 enum {
@@ -117,8 +117,7 @@ int sroce_raw_create(struct sroce_qp *qp, struct ib_qp_init_attr *init, struct i
 	if (!sroce_raw_able(qp_dev(qp)) || init->srq ||
 	    init->create_flags & ~IB_QP_CREATE_CVLAN_STRIPPING)
 		return -EOPNOTSUPP;
-	/* a message is one packet, whatever its length */
-	qp->mtu = SROCE_MAX_MSG;
+	qp->mtu = RAW_MTU;
 	if (init->rwq_ind_tbl)
 		return rss_create(qp, init, udata);
 	if (!sroce_udata_clear(udata))
@@ -137,22 +136,6 @@ void sroce_raw_destroy(struct sroce_qp *qp)
 }
 
 /* Transmission */
-
-/**
- * sroce_raw_room - may one more frame be sent now?
- * @qp: queue pair; the caller owns its send side
- *
- * Return: false if the requester will be woken once the stack has let go of some.
- */
-bool sroce_raw_room(struct sroce_qp *qp)
-{
-	if (atomic_read(&qp->num->tx_skbs) < RAW_TX_FRAMES)
-		return true;
-	set_bit(SROCE_SQ_BLOCKED, &qp->sq.flags);
-	/* pairs with tx_free(): it sees the bit, or we see its skb gone */
-	smp_mb__after_atomic();
-	return atomic_read(&qp->num->tx_skbs) < RAW_TX_FRAMES;
-}
 
 /* RCU is held, and keeps it. */
 static struct net_device *raw_netdev(struct sroce_dev *sdev)
@@ -346,7 +329,7 @@ static bool sink_fetch(struct sroce_rq *rq)
 	memcpy(rq->wqe, queue_entry(&rq->q, rq->cons), rq->q.entry_size);
 	rq->cons++;
 	WRITE_ONCE(rq->q.ring->cons, rq->cons);
-	rq->op = SROCE_RECV_SEND;
+	rq->has_wqe = true;
 	return true;
 }
 
@@ -359,10 +342,10 @@ static bool sink_complete(const struct sroce_sink *sink, struct sroce_cqe *cqe)
 	cqe->qp_num = sink->num;
 	cqe->wqe_next = rq->cons;
 	cqe->opcode = SROCE_WC_RECV;
-	rq->op = SROCE_RECV_IDLE;
+	rq->has_wqe = false;
 	switch (sroce_cq_post(sink->cq, cqe, cqe->status != IB_WC_SUCCESS)) {
 	case SROCE_CQ_EVENT:
-		rq->notify = true;
+		rq->notify = sink->cq;
 		return true;
 	case SROCE_CQ_FULL:
 		return false;
@@ -388,7 +371,7 @@ bool sroce_sink_flush(const struct sroce_sink *sink)
 	WRITE_ONCE(rq->q.ring->flags, SROCE_RING_NEED_WAKEUP);
 	/* pairs with the barrier between a program's index and its look here */
 	smp_mb();
-	while (left-- && (rq->op != SROCE_RECV_IDLE || sink_fetch(rq))) {
+	while (left-- && (rq->has_wqe || sink_fetch(rq))) {
 		struct sroce_cqe cqe = { .status = IB_WC_WR_FLUSH_ERR };
 
 		room &= sink_complete(sink, &cqe);
@@ -428,9 +411,11 @@ static bool sink_place(const struct sroce_sink *sink, const struct sk_buff *skb,
 		if (!mr)
 			return false;
 		if (sroce_mr_covers(mr, addr, n, IB_ACCESS_LOCAL_WRITE)) {
-			void *to = sroce_mr_span(mr, addr, &n);
+			void *to = sroce_mr_span(mr, addr, &n, true);
 
-			err = skb_copy_bits(skb, off, to, n);
+			/* no paging for raw packets, which nobody sends again */
+			if (to)
+				err = skb_copy_bits(skb, off, to, n);
 		}
 		sroce_mr_put(mr);
 		if (err)
@@ -475,7 +460,7 @@ static bool sink_frame(const struct sroce_sink *sink, const struct sk_buff *skb,
 	u32 skip = 0;
 
 	/* a request that was too small for one frame waits for the next */
-	if (rq->op == SROCE_RECV_IDLE && !sink_fetch(rq)) {
+	if (!rq->has_wqe && !sink_fetch(rq)) {
 		sroce_count(sink->sdev, OUT_OF_BUFFER);
 		return !rq->broken;
 	}

@@ -32,12 +32,12 @@ static void wq_unuse(struct sroce_wq *wq)
 static void wq_unlock(struct sroce_wq *wq)
 	__releases(&wq->rq.lock)
 {
-	const bool notify = wq->rq.notify;
+	struct sroce_cq *notify = wq->rq.notify;
 
-	wq->rq.notify = false;
+	wq->rq.notify = NULL;
 	spin_unlock_bh(&wq->rq.lock);
 	if (notify)
-		sroce_cq_notify(to_scq(wq->ibwq.cq));
+		sroce_cq_notify(notify);
 }
 
 static void wq_event(struct sroce_wq *wq)
@@ -261,7 +261,7 @@ static void wq_reset(struct sroce_wq *wq)
 
 	wq->ibwq.state = IB_WQS_RESET;
 	wq->rq.cons = 0;
-	wq->rq.op = SROCE_RECV_IDLE;
+	wq->rq.has_wqe = false;
 	wq->rq.broken = false;
 	WRITE_ONCE(ring->prod, 0);
 	WRITE_ONCE(ring->cons, 0);
