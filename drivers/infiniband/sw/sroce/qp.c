@@ -444,11 +444,10 @@ static void sides_init(struct sroce_qp *qp)
  */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
+	const bool raw = init->qp_type == IB_QPT_RAW_PACKET;
 	struct sroce_dev *sdev = to_sdev(ibqp->device);
 	struct sroce_create_qp_resp resp = {};
 	struct sroce_qp *qp = to_sqp(ibqp);
-
-	const bool raw = init->qp_type == IB_QPT_RAW_PACKET;
 	int err;
 
 	if (!has_type(init->qp_type) || (init->create_flags && !raw) || !udata)

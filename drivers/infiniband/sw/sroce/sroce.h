@@ -807,6 +807,9 @@ struct sroce_sink {
 	u32 num;
 	u8 max_sge;
 	bool strip_vlan;
+};
+
+/**
  * struct sroce_mcast - a multicast group, never changed once it is found
  * @node: in its bucket
  * @rcu: lookups go by RCU
