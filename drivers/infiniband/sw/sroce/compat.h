@@ -136,6 +136,14 @@ static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
 #define sroce_cq_udata(attrs) ((attrs) ? &(attrs)->driver_udata : NULL)
 #endif
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 1, 0)
+#define SROCE_RESIZE_CQ_OP resize_cq
+#define SROCE_RESIZE_CQ_CQE int
+#else
+#define SROCE_RESIZE_CQ_OP resize_user_cq
+#define SROCE_RESIZE_CQ_CQE unsigned int
+#endif
+
 /* reg_user_mr() has an argument more for memory placement hints. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
 #define SROCE_REG_MR_DMAH

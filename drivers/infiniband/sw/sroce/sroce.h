@@ -182,18 +182,31 @@ struct sroce_queue {
 /**
  * struct sroce_cq - a completion queue
  * @ibcq: the core's
- * @lock: one producer at a time; taken last of all locks
+ * @ibuc: the context that maps its ring
+ * @stamps: SROCE_CQ_*
+ * @lock: one producer at a time; taken last of all locks. Guards what follows
  * @q: the ring
  * @prod: the kernel's own index: what stands in the ring is for show
  * @overflown: an entry was lost; nothing more is added (IBTA Vol.1 11.6.3.3)
+ * @mod_count: an event waits for so many completions; 0 for no number
+ * @mod_period: or until the first of them is so many microseconds old; 0 for
+ *	no time
+ * @moderated: completions that an event waits with
+ * @mod_timer: when it waits no longer
  * @events: completion events due or being delivered
  */
 struct sroce_cq {
 	struct ib_cq ibcq;
+	struct ib_ucontext *ibuc;
+	u32 stamps;
 	spinlock_t lock;
 	struct sroce_queue q;
 	u32 prod;
 	bool overflown;
+	u16 mod_count;
+	u16 mod_period;
+	u32 moderated;
+	struct hrtimer mod_timer;
 	atomic_t events;
 };
 
@@ -944,6 +957,7 @@ int sroce_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma);
 void sroce_mmap_free(struct rdma_user_mmap_entry *entry);
 int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entries,
 		      u32 entry_size, struct sroce_ring_map *map);
+void sroce_queue_move(struct sroce_queue *to, const struct sroce_queue *from, u32 cons, u32 num);
 void sroce_queue_free(struct sroce_queue *q);
 extern const struct uapi_definition sroce_uapi_defs[];
 
@@ -994,6 +1008,8 @@ int sroce_mw_bind(struct sroce_qp *qp, const struct sroce_send_wqe *wqe);
 /* cq.c */
 int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		    SROCE_CQ_ATTRS *attrs);
+int sroce_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
+int sroce_resize_cq(struct ib_cq *ibcq, SROCE_RESIZE_CQ_CQE cqe, struct ib_udata *udata);
 int sroce_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 
 enum sroce_cq_result {

@@ -252,15 +252,6 @@ err_count:
 
 /* Modification */
 
-/* Everything posted goes to where it was in the old ring. */
-static void ring_move(struct sroce_queue *to, const struct sroce_queue *from, u32 cons, u32 num)
-{
-	to->ring->cons = cons;
-	to->ring->prod = cons + num;
-	for (; num; num--, cons++)
-		memcpy(queue_entry(to, cons), queue_entry(from, cons), from->entry_size);
-}
-
 /* From the ring in use to @q, which becomes the one that is not. */
 static int srq_swap(struct sroce_srq *srq, struct sroce_queue *q)
 {
@@ -270,7 +261,7 @@ static int srq_swap(struct sroce_srq *srq, struct sroce_queue *q)
 	spin_lock_bh(&srq->lock);
 	num = srq_posted(srq);
 	if (!srq->broken && num <= srq->q.mask + 1 && num <= q->mask + 1) {
-		ring_move(q, &srq->q, srq->cons, num);
+		sroce_queue_move(q, &srq->q, srq->cons, num);
 		swap(srq->q, *q);
 		err = 0;
 	}
