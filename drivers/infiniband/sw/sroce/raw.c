@@ -461,7 +461,7 @@ static bool sink_frame(const struct sroce_sink *sink, const struct sk_buff *skb,
 
 	/* a request that was too small for one frame waits for the next */
 	if (!rq->has_wqe && !sink_fetch(rq)) {
-		sroce_count(sink->sdev, OUT_OF_BUFFER);
+		sroce_count(sink->sdev, RX_NO_WQE);
 		return !rq->broken;
 	}
 	if (rq->wqe->num_sge > sink->max_sge || rq->wqe->reserved) {

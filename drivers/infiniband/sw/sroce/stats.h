@@ -52,7 +52,6 @@
 	X(TX_RAW, "tx_raw_packets")					\
 	X(RX_RAW, "rx_raw_packets")					\
 	X(RX_RAW_DROP, "rx_steering_drops")				\
-	X(OUT_OF_BUFFER, "out_of_buffer")				\
 	X(LOCAL_LENGTH, "resp_local_length_error")			\
 	X(DOORBELLS, "doorbells")					\
 	X(CQ_OVERFLOW, "cq_overflows")
