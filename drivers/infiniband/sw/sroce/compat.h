@@ -19,6 +19,18 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 5, 0)
+#include <linux/netdevice.h>
+#else
+#include <net/gso.h>
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#include <asm/unaligned.h>
+#else
+#include <linux/unaligned.h>
+#endif
+
 #ifndef CONFIG_64BIT
 #error "sroce needs a 64-bit kernel"
 #endif

@@ -52,6 +52,10 @@
 	X(RNR_NAK, "rnr_nak_retry_err")					\
 	X(ACK_TIMEOUT, "local_ack_timeout_err")				\
 	X(RETRANSMITTED, "retransmitted_pkts")				\
+	X(TX_RAW, "tx_raw_packets")					\
+	X(RX_RAW, "rx_raw_packets")					\
+	X(RX_RAW_DROP, "rx_steering_drops")				\
+	X(LOCAL_LENGTH, "resp_local_length_error")			\
 	X(DOORBELLS, "doorbells")					\
 	X(CQ_OVERFLOW, "cq_overflows")
 
