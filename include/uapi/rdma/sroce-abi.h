@@ -286,6 +286,26 @@ struct sroce_resize_cq_resp {
 	struct sroce_ring_map cq;
 };
 
+#define SROCE_RX_HASH_KEY_LEN	40
+
+/**
+ * struct sroce_create_qp - how a queue pair over an indirection table spreads
+ * @rx_hash_fields: enum ibv_rx_hash_fields; 0 for the first entry always
+ * @rx_hash_function: IBV_RX_HASH_FUNC_TOEPLITZ
+ * @rx_hash_key_len: SROCE_RX_HASH_KEY_LEN
+ * @reserved: zero
+ * @rx_hash_key: its first @rx_hash_key_len bytes; the others are zero
+ *
+ * Left out, or all zero, for other queue pairs.
+ */
+struct sroce_create_qp {
+	__aligned_u64 rx_hash_fields;
+	__u8 rx_hash_function;
+	__u8 rx_hash_key_len;
+	__u8 reserved[6];
+	__u8 rx_hash_key[128];
+};
+
 /* Of zero size where there is none: of a shared receive queue, of one side. */
 struct sroce_create_qp_resp {
 	struct sroce_ring_map sq;

@@ -1,65 +1,127 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* The completer: what acknowledgements do to the send side. */
+/*
+ * The completer: what acknowledgements and responses do to the send side.
+ *
+ * It runs as the owner of the send side: in the softirq that received the
+ * packet, if that finds it free; else the packet waits for who is at it.
+ */
 #include "sroce.h"
 #include "trace.h"
 
-/**
- * sroce_ack_note - an acknowledgement came in
- * @qp: queue pair
- * @pkt: the packet
- *
- * Softirq. Left for the owner of the send side; sroce_send_run() is due.
- * Of two that only acknowledge, the later says it all. A note that finds no
- * room is a packet lost, and recovered like one.
- */
-void sroce_ack_note(struct sroce_qp *qp, const struct wire_pkt *pkt)
+static bool is_pure_ack(const struct wire_pkt *pkt)
 {
-	const bool ack = (pkt->syndrome & WIRE_AETH_KIND_MASK) == WIRE_AETH_ACK;
-	struct sroce_sq *sq = &qp->sq;
-	struct sroce_ack_note *prev;
-
-	if (pkt->op->class != WIRE_CLASS_ACK) {
-		/* nothing that this requester has sent is answered by others */
-		sroce_count(qp_dev(qp), STALE_ACK);
-		return;
-	}
-	sroce_count(qp_dev(qp), RCVD_ACK);
-
-	spin_lock_bh(&sq->note_lock);
-	prev = sq->num_notes ? &sq->note[sq->num_notes - 1] : NULL;
-	if (ack && prev && (prev->syndrome & WIRE_AETH_KIND_MASK) == WIRE_AETH_ACK) {
-		if (wire_psn_diff(pkt->psn, prev->psn) > 0)
-			prev->psn = pkt->psn;
-	} else if (sq->num_notes < SROCE_ACK_NOTES) {
-		sq->note[sq->num_notes++] = (struct sroce_ack_note) {
-			.psn = pkt->psn,
-			.syndrome = pkt->syndrome,
-		};
-	}
-	spin_unlock_bh(&sq->note_lock);
+	return pkt->op->class == WIRE_CLASS_ACK &&
+	       (pkt->syndrome & WIRE_AETH_KIND_MASK) == WIRE_AETH_ACK;
 }
 
-/* All packets before @psn have arrived. */
-static void ack_advance(struct sroce_qp *qp, u32 psn)
+/**
+ * sroce_ack_later - leave a response for the owner of the send side
+ * @qp: queue pair
+ * @rx: the packet
+ *
+ * Softirq; sroce_send_run() is due. Of two that only acknowledge, the later
+ * says it all. One that finds no room is a packet lost, and recovered like one.
+ */
+void sroce_ack_later(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	struct sroce_sq *sq = &qp->sq;
+	struct sroce_late *last = NULL;
 
-	if (psn == sq->psn_una)
+	spin_lock_bh(&sq->late_lock);
+	if (sq->num_late)
+		last = list_last_entry(&sq->late, struct sroce_late, entry);
+	if (last && is_pure_ack(&rx->pkt) && is_pure_ack(&last->rx.pkt)) {
+		if (wire_psn_diff(rx->pkt.psn, last->rx.pkt.psn) > 0)
+			last->rx.pkt.psn = rx->pkt.psn;
+	} else {
+		if (!rx->pkt.payload_len)
+			rx->skb = NULL;
+		if (!sroce_late_add(&sq->late, &sq->num_late, rx))
+			sroce_count(qp_dev(qp), RX_LATE_DROPPED);
+	}
+	spin_unlock_bh(&sq->late_lock);
+}
+
+/* The oldest is complete: what it had in flight is not any more. */
+static void land(struct sroce_sq *sq, u32 from, u32 to)
+{
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
+	u32 n = 1;
+
+	if (!swqe->num_pkts)
 		return;
+	if (!swqe->answered) {
+		if (wire_psn_diff(from, swqe->first_psn) < 0)
+			from = swqe->first_psn;
+		n = wire_psn_diff(to, from);
+	}
+	sq->flight -= min(sq->flight, n);
+}
+
+/**
+ * sroce_ack_advance - all packets before @psn have arrived
+ * @qp: queue pair; the caller owns its send side
+ * @psn: not beyond what was sent, nor a request that awaits data
+ *
+ * Requests that are done with that are completed.
+ */
+void sroce_ack_advance(struct sroce_qp *qp, u32 psn)
+{
+	struct sroce_sq *sq = &qp->sq;
+	const u32 from = sq->psn_una;
+
 	sq->psn_una = psn;
-	sroce_retry_acked(qp);
+	if (psn != from)
+		sroce_retry_acked(qp);
 	while (sq->una != sq->fetched) {
 		const struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
+		const u32 end = wire_psn_add(swqe->first_psn, swqe->num_pkts);
 
-		if (!swqe->sent ||
-		    wire_psn_diff(psn, swqe->first_psn) < (s32)swqe->num_pkts)
+		if (!swqe->sent)
 			break;
+		if (wire_psn_diff(psn, end) < 0) {
+			/* part of a response does not end its request's flight */
+			if (!sroce_send_awaits(sq, sq->una) &&
+			    wire_psn_diff(psn, swqe->first_psn) > 0)
+				land(sq, from, psn);
+			break;
+		}
+		if (sroce_send_awaits(sq, sq->una))
+			break;
+		land(sq, from, end);
 		sroce_send_complete(qp, IB_WC_SUCCESS, 0);
 	}
+	if (psn == from)
+		return;
 	/* what was being sent again has arrived after all */
 	if (wire_psn_diff(sq->psn_nxt, psn) < 0)
 		sroce_send_seek(qp, psn);
 	sroce_retry_progress(qp);
+}
+
+/*
+ * As far as an acknowledgement of all before @psn goes: not beyond a request
+ * whose data has not come (9.7.5.1.3).
+ */
+static u32 ack_limit(const struct sroce_sq *sq, u32 psn)
+{
+	u32 i;
+
+	if (!sq->num_rd)
+		return psn;
+	for (i = sq->una; i != sq->fetched; i += sq_wqe(sq, i)->num_blocks) {
+		const struct sroce_swqe *swqe = sq_wqe(sq, i);
+
+		if (!swqe->sent || wire_psn_diff(swqe->first_psn, psn) >= 0)
+			break;
+		if (!sroce_send_awaits(sq, i))
+			continue;
+		/* part of a response may be here already */
+		if (wire_psn_diff(sq->psn_una, swqe->first_psn) > 0)
+			return sq->psn_una;
+		return swqe->first_psn;
+	}
+	return psn;
 }
 
 static void ack_rnr(struct sroce_qp *qp, u32 psn, u8 syndrome)
@@ -95,28 +157,30 @@ static enum ib_wc_status nak_status(u8 code)
 	}
 }
 
-static void ack_one(struct sroce_qp *qp, u32 psn, u8 syndrome)
+static void ack_acknowledge(struct sroce_qp *qp, u32 psn, u8 syndrome)
 {
 	const u8 kind = syndrome & WIRE_AETH_KIND_MASK;
 	struct sroce_sq *sq = &qp->sq;
+	u32 upto = psn, limit;
 
-	trace_sroce_ack(qp, psn, syndrome);
-	/* older than anything outstanding, or of what was never sent: 9.7.5.2.1 */
-	if (wire_psn_diff(psn, sq->psn_una) < 0 || wire_psn_diff(psn, sq->psn_end) >= 0) {
-		sroce_count(qp_dev(qp), STALE_ACK);
-		return;
-	}
+	if (kind == WIRE_AETH_ACK)
+		upto = wire_psn_add(psn, 1);
+	limit = ack_limit(sq, upto);
+	sroce_ack_advance(qp, limit);
 
 	switch (kind) {
 	case WIRE_AETH_ACK:
-		ack_advance(qp, wire_psn_add(psn, 1));
+		/* the response of a READ or ATOMIC before it got lost (9.7.5.2.2) */
+		if (limit != upto)
+			sroce_retry_nak(qp, syndrome);
 		return;
 	case WIRE_AETH_RNR_NAK:
-		ack_advance(qp, psn);
-		ack_rnr(qp, psn, syndrome);
+		if (limit != upto)
+			sroce_retry_nak(qp, syndrome);
+		else
+			ack_rnr(qp, psn, syndrome);
 		return;
 	case WIRE_AETH_NAK:
-		ack_advance(qp, psn);
 		if ((syndrome & WIRE_AETH_VALUE_MASK) == WIRE_NAK_PSN_SEQ)
 			sroce_retry_nak(qp, syndrome);
 		else
@@ -129,29 +193,197 @@ static void ack_one(struct sroce_qp *qp, u32 psn, u8 syndrome)
 	}
 }
 
+/* Stand at byte @off of the oldest request's list. */
+static void scatter_seek(struct sroce_sq *sq, u32 off)
+{
+	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->una);
+
+	for (sq->rsp_sge = 0; sq->rsp_sge < wqe->num_sge; sq->rsp_sge++) {
+		u32 len = sq_sge(sq, sq->una, sq->rsp_sge)->length;
+
+		if (off < len)
+			break;
+		off -= len;
+	}
+	sq->rsp_off = off;
+}
+
+enum scatter_result {
+	SCATTERED,
+	SCATTER_LATER,		/* its memory is being brought */
+	SCATTER_WRONG,		/* the request's own list is at fault */
+};
+
+static enum scatter_result scatter_fault(struct sroce_qp *qp, const struct sroce_sge *sge, u32 off)
+{
+	if (qp->sq.fault.err)
+		return SCATTER_WRONG;
+	sroce_fault_start(&qp->sq.fault, qp->ibqp.pd, NULL, sge->lkey, sge->addr + off,
+			  sge->length - off, true);
+	return SCATTER_LATER;
+}
+
+/* Bytes of a response into the oldest request's list: a packet's, or @value. */
+static enum scatter_result scatter(struct sroce_qp *qp, struct sroce_rx_pos *pos,
+				   const u8 *value, u32 len)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	while (len) {
+		const struct sroce_sge *sge = sq_sge(sq, sq->una, sq->rsp_sge);
+		u32 n = min(sge->length - sq->rsp_off, len);
+		u64 addr = sge->addr + sq->rsp_off;
+		struct sroce_mr *mr;
+		void *to;
+
+		if (!n) {
+			sq->rsp_sge++;
+			sq->rsp_off = 0;
+			continue;
+		}
+		mr = sroce_send_mr(qp, sge->lkey);
+		if (!mr || !sroce_mr_covers(mr, addr, n, IB_ACCESS_LOCAL_WRITE))
+			return SCATTER_WRONG;
+		to = sroce_mr_span(mr, addr, &n, true);
+		if (!to)
+			return scatter_fault(qp, sge, sq->rsp_off);
+		if (pos) {
+			sroce_rx_copy(pos, to, n);
+		} else {
+			memcpy(to, value, n);
+			value += n;
+		}
+		sq->rsp_off += n;
+		len -= n;
+	}
+	sq->fault.err = 0;
+	return SCATTERED;
+}
+
+/* What the oldest request gets with packet @k of @num; false for not this. */
+static bool fits_request(const struct sroce_qp *qp, const struct sroce_rx *rx, u32 k, u32 *len)
+{
+	const struct sroce_sq *sq = &qp->sq;
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
+	const bool last = k + 1 == swqe->num_pkts;
+	u8 opcode = sq_copy(sq, sq->una)->opcode;
+
+	*len = 0;
+	switch (rx->pkt.op->class) {
+	case WIRE_CLASS_READ_RESPONSE:
+		if (opcode == IB_UVERBS_WR_RDMA_READ)
+			*len = min(swqe->length - k * qp->mtu, qp->mtu);
+		else if (opcode != SROCE_WR_FLUSH && opcode != SROCE_WR_ATOMIC_WRITE)
+			return false;
+		return !!(rx->pkt.op->flags & WIRE_END) == last && rx->pkt.payload_len == *len;
+	case WIRE_CLASS_ATOMIC_ACK:
+		*len = sizeof(rx->pkt.orig);
+		return opcode == IB_UVERBS_WR_ATOMIC_CMP_AND_SWP ||
+		       opcode == IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD;
+	default:
+		return false;
+	}
+}
+
+/* A response with data, for the oldest request: all before it is complete. */
+static void take_response(struct sroce_qp *qp, struct sroce_rx *rx)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
+	u32 k = wire_psn_diff(rx->pkt.psn, swqe->first_psn);
+	const bool atomic = rx->pkt.op->class == WIRE_CLASS_ATOMIC_ACK;
+	enum scatter_result res;
+	u32 len;
+
+	if (!fits_request(qp, rx, k, &len)) {
+		sroce_send_fail(qp, IB_WC_BAD_RESP_ERR, rx->pkt.syndrome);
+		return;
+	}
+	if (sq->rsp_psn != rx->pkt.psn || !k)
+		scatter_seek(sq, k * qp->mtu);
+	res = scatter(qp, atomic ? NULL : &rx->payload, (u8 *)&rx->pkt.orig, len);
+	if (res != SCATTERED) {
+		/* placed in part, it will be asked for again as a whole */
+		sq->rsp_psn = wire_psn_add(rx->pkt.psn, -1);
+		if (res == SCATTER_WRONG)
+			sroce_send_fail(qp, IB_WC_LOC_PROT_ERR, 0);
+		return;
+	}
+
+	sq->rsp_psn = wire_psn_add(rx->pkt.psn, 1);
+	swqe->answered = k + 1 == swqe->num_pkts;
+	sroce_ack_advance(qp, sq->rsp_psn);
+}
+
+static void ack_response(struct sroce_qp *qp, struct sroce_rx *rx)
+{
+	const u32 psn = rx->pkt.psn;
+	struct sroce_sq *sq = &qp->sq;
+
+	if (sq->fault.active)
+		return;
+	/* it acknowledges the requests before its own */
+	sroce_ack_advance(qp, ack_limit(sq, psn));
+	if (sq->psn_una != psn)
+		sroce_retry_nak(qp, 0);
+	else if (sq->una != sq->fetched && sroce_send_awaits(sq, sq->una))
+		take_response(qp, rx);
+	else
+		sroce_count(qp_dev(qp), STALE_ACK);
+}
+
 /**
- * sroce_ack_run - work off what acknowledgements came in
+ * sroce_ack_packet - take an acknowledgement or another response
+ * @qp: queue pair; the caller owns its send side
+ * @rx: the packet, from the peer
+ *
+ * Softirq, or process context with bottom halves off.
+ */
+void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx)
+{
+	const enum ib_qp_state state = READ_ONCE(qp->state);
+	const struct wire_pkt *pkt = &rx->pkt;
+	struct sroce_sq *sq = &qp->sq;
+
+	if (state != IB_QPS_RTS && state != IB_QPS_SQD)
+		return;
+	trace_sroce_ack(qp, pkt->psn, pkt->syndrome);
+	/* older than anything outstanding, or of what was never sent: 9.7.5.2.1 */
+	if (wire_psn_diff(pkt->psn, sq->psn_una) < 0 ||
+	    wire_psn_diff(pkt->psn, sq->psn_end) >= 0) {
+		sroce_count(qp_dev(qp), STALE_ACK);
+		return;
+	}
+
+	if (pkt->op->class == WIRE_CLASS_ACK) {
+		sroce_count(qp_dev(qp), RCVD_ACK);
+		ack_acknowledge(qp, pkt->psn, pkt->syndrome);
+	} else {
+		sroce_count(qp_dev(qp), RCVD_RESPONSE);
+		ack_response(qp, rx);
+	}
+}
+
+/**
+ * sroce_ack_run - take what came in while somebody else was at it
  * @qp: queue pair; the caller owns its send side
  */
 void sroce_ack_run(struct sroce_qp *qp)
 {
-	struct sroce_ack_note note[SROCE_ACK_NOTES];
+	struct sroce_late *late, *next;
 	struct sroce_sq *sq = &qp->sq;
-	u32 i, n;
+	LIST_HEAD(list);
 
-	if (!READ_ONCE(sq->num_notes))
+	if (!READ_ONCE(sq->num_late))
 		return;
-	spin_lock_bh(&sq->note_lock);
-	n = sq->num_notes;
-	memcpy(note, sq->note, n * sizeof(*note));
-	sq->num_notes = 0;
-	spin_unlock_bh(&sq->note_lock);
+	spin_lock_bh(&sq->late_lock);
+	list_splice_init(&sq->late, &list);
+	sq->num_late = 0;
+	spin_unlock_bh(&sq->late_lock);
 
-	for (i = 0; i < n; i++) {
-		const enum ib_qp_state state = READ_ONCE(qp->state);
-
-		if (state != IB_QPS_RTS && state != IB_QPS_SQD)
-			return;
-		ack_one(qp, note[i].psn, note[i].syndrome);
+	list_for_each_entry_safe(late, next, &list, entry) {
+		sroce_ack_packet(qp, &late->rx);
+		list_del(&late->entry);
+		sroce_late_free(late);
 	}
 }

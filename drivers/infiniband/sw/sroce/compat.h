@@ -89,6 +89,13 @@ static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 #define sroce_tunnel_sock(sock) ((sock)->sk)
 #endif
 
+/* FLUSH came with its access rights; without them nobody can be allowed it. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+#define SROCE_ACCESS_FLUSH 0
+#else
+#define SROCE_ACCESS_FLUSH IB_ACCESS_FLUSH_GLOBAL
+#endif
+
 /* The carry-less CRC-32 was reached through the crypto API alone. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)
 #define SROCE_CRC32_SHASH
@@ -115,6 +122,14 @@ static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
 #else
 #define SROCE_CQ_ATTRS struct uverbs_attr_bundle
 #define sroce_cq_udata(attrs) ((attrs) ? &(attrs)->driver_udata : NULL)
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 1, 0)
+#define SROCE_RESIZE_CQ_OP resize_cq
+#define SROCE_RESIZE_CQ_CQE int
+#else
+#define SROCE_RESIZE_CQ_OP resize_user_cq
+#define SROCE_RESIZE_CQ_CQE unsigned int
 #endif
 
 /* reg_user_mr() has an argument more for memory placement hints. */

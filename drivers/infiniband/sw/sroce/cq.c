@@ -1,15 +1,141 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Completion queues: the kernel produces, the process polls without us. */
+#include <linux/ktime.h>
 #include <linux/log2.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "sroce.h"
+
+#define CQ_STAMPS	(SROCE_CQ_TIMESTAMP | SROCE_CQ_WALLCLOCK)
+
+/* Events */
+
+/*
+ * Once: an entry is lost, and the queue is of no use after that. The caller may
+ * hold a queue pair's lock, as hardware drivers hold theirs: a handler of
+ * asynchronous events neither sleeps nor calls back.
+ */
+static void cq_overflow(struct sroce_cq *cq)
+{
+	struct ib_event event = {
+		.device = cq->ibcq.device,
+		.event = IB_EVENT_CQ_ERR,
+		.element.cq = &cq->ibcq,
+	};
+
+	sroce_count(to_sdev(cq->ibcq.device), CQ_OVERFLOW);
+	if (cq->ibcq.event_handler)
+		cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
+}
+
+/* Does somebody wait for this one? */
+static bool cq_wanted(const struct sroce_ring *ring, bool solicited)
+{
+	u32 arm = READ_ONCE(ring->arm);
+
+	return arm & SROCE_CQ_ARM_NEXT || (arm & SROCE_CQ_ARM_SOLICITED && solicited);
+}
+
+/* Asking is over with the answer. */
+static bool cq_disarm(struct sroce_cq *cq)
+{
+	cq->moderated = 0;
+	return xchg(&cq->q.ring->arm, 0) != 0;
+}
+
+/*
+ * May the event wait for more completions? What a peer solicits, and errors,
+ * are said at once.
+ */
+static bool cq_moderate(struct sroce_cq *cq, bool solicited)
+{
+	if (solicited || cq->mod_count == 1 || (!cq->mod_count && !cq->mod_period))
+		return false;
+	cq->moderated++;
+	if (cq->mod_count && cq->moderated >= cq->mod_count)
+		return false;
+	if (cq->mod_period && cq->moderated == 1)
+		hrtimer_start(&cq->mod_timer, ns_to_ktime(cq->mod_period * NSEC_PER_USEC),
+			      HRTIMER_MODE_REL_SOFT);
+	return true;
+}
+
+/*
+ * The first of them has waited for long enough. A timer that was set for an
+ * event which has been raised since finds nothing, or comes a little early.
+ */
+static enum hrtimer_restart cq_mod_timer(struct hrtimer *timer)
+{
+	struct sroce_cq *cq = container_of(timer, struct sroce_cq, mod_timer);
+	bool event;
+
+	spin_lock_bh(&cq->lock);
+	event = cq->moderated && cq_disarm(cq);
+	spin_unlock_bh(&cq->lock);
+	if (event)
+		sroce_cq_notify(cq);
+	return HRTIMER_NORESTART;
+}
+
+/**
+ * sroce_modify_cq - ib_device_ops: moderate a queue's events
+ * @ibcq: the queue
+ * @count: an event is due when so many completions have come since it was
+ *	asked for; 0 for no such number
+ * @period: or when the first of them is so many microseconds old; 0 for never
+ *
+ * Return: 0.
+ */
+int sroce_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
+{
+	struct sroce_cq *cq = to_scq(ibcq);
+	bool event;
+
+	spin_lock_bh(&cq->lock);
+	cq->mod_count = count;
+	cq->mod_period = period;
+	/* what waits by the old rule waits no longer */
+	event = cq->moderated && cq_disarm(cq);
+	spin_unlock_bh(&cq->lock);
+	if (event)
+		sroce_cq_notify(cq);
+	return 0;
+}
+
+/* Creation */
+
+static int cq_stamps(const struct ib_cq_init_attr *attr, struct ib_udata *udata, u32 *stamps)
+{
+	struct sroce_create_cq req = {};
+	int err;
+
+	if (attr->flags & ~IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
+		return -EOPNOTSUPP;
+	if (udata->inlen) {
+		if (udata->inlen < sizeof(req))
+			return -EINVAL;
+		err = ib_copy_from_udata(&req, udata, sizeof(req));
+		if (err)
+			return err;
+		if (req.flags & ~CQ_STAMPS ||
+		    (udata->inlen > sizeof(req) &&
+		     !ib_is_udata_cleared(udata, sizeof(req), udata->inlen - sizeof(req))))
+			return -EOPNOTSUPP;
+		if (req.reserved)
+			return -EINVAL;
+	}
+	*stamps = req.flags;
+	if (attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
+		*stamps |= SROCE_CQ_TIMESTAMP;
+	return 0;
+}
 
 /**
  * sroce_create_cq - ib_device_ops: make a completion queue
  * @ibcq: the queue
  * @attr: what is asked for
- * @attrs: struct sroce_create_cq_resp
+ * @attrs: struct sroce_create_cq, or nothing; struct sroce_create_cq_resp
  *
  * Return: 0 or an errno.
  */
@@ -22,19 +148,21 @@ int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	struct sroce_create_cq_resp resp = {};
 	int err;
 
-	if (attr->flags || !udata)
+	if (!udata)
 		return -EOPNOTSUPP;
-	if (!attr->cqe || attr->cqe > SROCE_MAX_CQE)
-		return -EINVAL;
-	if (!sroce_udata_clear(udata) || udata->outlen < sizeof(resp))
+	err = cq_stamps(attr, udata, &cq->stamps);
+	if (err)
+		return err;
+	if (!attr->cqe || attr->cqe > SROCE_MAX_CQE || udata->outlen < sizeof(resp))
 		return -EINVAL;
 	if (!sroce_take(&sdev->num_cq, SROCE_MAX_CQ))
 		return -ENOMEM;
 
 	spin_lock_init(&cq->lock);
-	err = sroce_queue_alloc(sroce_udata_context(udata), &cq->q,
-				roundup_pow_of_two(attr->cqe), sizeof(struct sroce_cqe),
-				&resp.cq);
+	hrtimer_setup(&cq->mod_timer, cq_mod_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	cq->ibuc = sroce_udata_context(udata);
+	err = sroce_queue_alloc(cq->ibuc, &cq->q, roundup_pow_of_two(attr->cqe),
+				sizeof(struct sroce_cqe), &resp.cq);
 	if (err)
 		goto err_count;
 	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
@@ -50,6 +178,56 @@ err_count:
 	return err;
 }
 
+/* From the ring in use to @q, which becomes the one that is not. */
+static int cq_swap(struct sroce_cq *cq, struct sroce_queue *q)
+{
+	int err = -EINVAL;
+	u32 cons, num;
+
+	spin_lock_bh(&cq->lock);
+	cons = READ_ONCE(cq->q.ring->cons);
+	num = cq->prod - cons;
+	if (!cq->overflown && num <= cq->q.mask + 1 && num <= q->mask + 1) {
+		sroce_queue_move(q, &cq->q, cons, num);
+		q->ring->arm = READ_ONCE(cq->q.ring->arm);
+		swap(cq->q, *q);
+		cq->ibcq.cqe = cq->q.mask + 1;
+		err = 0;
+	}
+	spin_unlock_bh(&cq->lock);
+	return err;
+}
+
+/**
+ * sroce_resize_cq - ib_device_ops: a longer or a shorter ring
+ * @ibcq: the queue
+ * @cqe: entries that it is to have at least
+ * @udata: struct sroce_resize_cq_resp
+ *
+ * What was not polled yet goes along. Return: 0, -EINVAL if that is more than
+ * @cqe or there is no ring of this size, or another errno.
+ */
+int sroce_resize_cq(struct ib_cq *ibcq, SROCE_RESIZE_CQ_CQE cqe, struct ib_udata *udata)
+{
+	struct sroce_resize_cq_resp resp = {};
+	struct sroce_cq *cq = to_scq(ibcq);
+	struct sroce_queue q;
+	int err;
+
+	if (!cqe || (u32)cqe > SROCE_MAX_CQE || !sroce_udata_clear(udata) ||
+	    udata->outlen < sizeof(resp))
+		return -EINVAL;
+	err = sroce_queue_alloc(cq->ibuc, &q, roundup_pow_of_two(cqe), sizeof(struct sroce_cqe),
+				&resp.cq);
+	if (err)
+		return err;
+	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (!err)
+		err = cq_swap(cq, &q);
+	sroce_queue_free(&q);
+	return err;
+}
+
 /**
  * sroce_destroy_cq - ib_device_ops: end a completion queue
  * @ibcq: the queue; no queue pair uses it any more
@@ -59,33 +237,23 @@ err_count:
  */
 int sroce_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
-	sroce_queue_free(&to_scq(ibcq)->q);
+	struct sroce_cq *cq = to_scq(ibcq);
+
+	hrtimer_cancel(&cq->mod_timer);
+	sroce_queue_free(&cq->q);
 	atomic_dec(&to_sdev(ibcq->device)->num_cq);
 	return 0;
 }
 
-/* Once: an entry is lost, and the queue is of no use after that. */
-static void cq_overflow(struct sroce_cq *cq)
+/* The data path */
+
+/* Under the queue's lock, so that the stamps are in the entries' order. */
+static void cq_stamp(const struct sroce_cq *cq, struct sroce_cqe *cqe)
 {
-	struct ib_event event = {
-		.device = cq->ibcq.device,
-		.event = IB_EVENT_CQ_ERR,
-		.element.cq = &cq->ibcq,
-	};
-
-	sroce_count(to_sdev(cq->ibcq.device), CQ_OVERFLOW);
-	if (cq->ibcq.event_handler)
-		cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
-}
-
-/* Does somebody wait for this one? Asking is over with the answer. */
-static bool cq_disarm(struct sroce_ring *ring, bool solicited)
-{
-	u32 arm = READ_ONCE(ring->arm);
-
-	if (!(arm & SROCE_CQ_ARM_NEXT) && !(arm & SROCE_CQ_ARM_SOLICITED && solicited))
-		return false;
-	return xchg(&ring->arm, 0) != 0;
+	if (cq->stamps & SROCE_CQ_TIMESTAMP)
+		cqe->timestamp = ktime_get_ns();
+	if (cq->stamps & SROCE_CQ_WALLCLOCK)
+		cqe->wallclock = ktime_get_real_ns();
 }
 
 /**
@@ -101,10 +269,12 @@ static bool cq_disarm(struct sroce_ring *ring, bool solicited)
 enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *cqe,
 				   bool solicited)
 {
-	struct sroce_ring *ring = cq->q.ring;
+	struct sroce_cqe *entry;
+	struct sroce_ring *ring;
 	bool event, first;
 
 	spin_lock_bh(&cq->lock);
+	ring = cq->q.ring;
 	/* a consumer index that makes no sense reads as a full queue */
 	if (cq->overflown || cq->prod - READ_ONCE(ring->cons) > cq->q.mask) {
 		first = !cq->overflown;
@@ -115,7 +285,9 @@ enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *
 		return SROCE_CQ_FULL;
 	}
 
-	memcpy(queue_entry(&cq->q, cq->prod), cqe, sizeof(*cqe));
+	entry = queue_entry(&cq->q, cq->prod);
+	memcpy(entry, cqe, sizeof(*cqe));
+	cq_stamp(cq, entry);
 	/* pairs with the program's acquire: the entry is whole */
 	smp_store_release(&ring->prod, ++cq->prod);
 	/*
@@ -123,7 +295,7 @@ enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *
 	 * at the index: one of the two sees the other.
 	 */
 	smp_mb();
-	event = cq_disarm(ring, solicited);
+	event = cq_wanted(ring, solicited) && !cq_moderate(cq, solicited) && cq_disarm(cq);
 	spin_unlock_bh(&cq->lock);
 	return event ? SROCE_CQ_EVENT : SROCE_CQ_QUIET;
 }

@@ -53,6 +53,10 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	}
 
 	sroce_keys_init(sdev);
+	xa_init_flags(&sdev->avs, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
+	xa_init_flags(&sdev->srqs, XA_FLAGS_ALLOC1);
+	mutex_init(&sdev->mcast_lock);
+	sdev->mcast_seed = get_random_u32();
 	INIT_LIST_HEAD(&sdev->net_entry);
 
 	sdev->ibdev.node_type = RDMA_NODE_IB_CA;
@@ -169,6 +173,7 @@ static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, vo
 		 */
 		WRITE_ONCE(to_sdev(ibdev)->gone, true);
 		sroce_qp_fatal_all(to_sdev(ibdev));
+		sroce_av_release_all(to_sdev(ibdev));
 		sroce_net_detach(to_sdev(ibdev));
 		ib_unregister_device_queued(ibdev);
 		break;
@@ -217,9 +222,12 @@ static int __init sroce_init(void)
 	err = sroce_icrc_init();
 	if (err)
 		return err;
-	err = sroce_odp_init();
+	err = sroce_late_init();
 	if (err)
 		goto err_icrc;
+	err = sroce_odp_init();
+	if (err)
+		goto err_late;
 	err = sroce_net_init();
 	if (err)
 		goto err_odp;
@@ -238,6 +246,8 @@ err_net:
 	sroce_net_exit();
 err_odp:
 	sroce_odp_exit();
+err_late:
+	sroce_late_exit();
 err_icrc:
 	sroce_icrc_exit();
 	return err;
@@ -251,6 +261,7 @@ static void __exit sroce_exit(void)
 	ib_unregister_client(&sroce_client);
 	sroce_net_exit();
 	sroce_qpn_wait();
+	sroce_late_exit();
 	sroce_burst_exit();
 	sroce_odp_exit();
 	/* memory that went by RCU, and callbacks of this module */

@@ -268,24 +268,34 @@ static u32 rx_crc(struct sroce_rx_pos *pos, u32 crc, u32 len)
 
 /* Reception: packets */
 
+/* What a run has of its queue pair. */
+enum rx_side {
+	RX_NEITHER,
+	RX_REQUESTS,		/* the receive lock */
+	RX_RESPONSES,		/* the send side */
+};
+
 /**
  * struct rx_burst - an skb and how far it has been taken apart
  * @skb: the skb
  * @ip: its IP header
  * @ipv6: which it is
- * @sdev: a link of this namespace, to count what belongs to no queue pair
+ * @snet: the namespace's links
+ * @sdev: one of them, to count what belongs to no queue pair
  * @num: packets of it so far
  * @id_step: by how much the identification grows from packet to packet
  * @pos: the next packet's BTH
- * @qp: taken, and its receive side locked, for a run of its packets
+ * @qp: taken for a run of its packets
  * @qpn: its number
  * @no_qp: @qpn is not to be looked up again: there is none for this skb
+ * @side: what of it is locked, or owned
  * @run_sq: its send side has something to do
  */
 struct rx_burst {
 	struct sk_buff *skb;
 	const u8 *ip;
 	bool ipv6;
+	struct sroce_net *snet;
 	struct sroce_dev *sdev;
 	u32 num;
 	u32 id_step;
@@ -293,6 +303,7 @@ struct rx_burst {
 	struct sroce_qp *qp;
 	u32 qpn;
 	bool no_qp;
+	enum rx_side side;
 	bool run_sq;
 };
 
@@ -335,10 +346,8 @@ static bool rx_icrc(struct rx_burst *rx, const u8 *bth, u32 len)
 }
 
 /* RC: the two ends know each other's addresses (Annex A17.4.5). */
-static bool from_peer(const struct sroce_qp *qp, const struct rx_burst *rx)
+static bool from_peer(const struct sroce_path *path, const struct rx_burst *rx)
 {
-	const struct sroce_path *path = &qp->rq.path;
-
 	if (path->ipv6 != rx->ipv6 || path->net != dev_net(rx->skb->dev))
 		return false;
 	if (rx->ipv6) {
@@ -353,16 +362,36 @@ static bool from_peer(const struct sroce_qp *qp, const struct rx_burst *rx)
 	}
 }
 
+/* Let go of the side that the run has. */
+static void side_end(struct rx_burst *rx)
+{
+	struct sroce_qp *qp = rx->qp;
+
+	switch (rx->side) {
+	case RX_REQUESTS:
+		/* a run's lock lies between two calls, more than sparse can follow */
+		__acquire(&qp->rq.lock);
+		sroce_recv_end(qp);
+		break;
+	case RX_RESPONSES:
+		sroce_send_mr_put(qp);
+		sroce_send_release(qp);
+		rx->run_sq = false;
+		break;
+	case RX_NEITHER:
+		break;
+	}
+	rx->side = RX_NEITHER;
+}
+
 static void run_end(struct rx_burst *rx)
 {
 	struct sroce_qp *qp = rx->qp;
 
-	rx->qp = NULL;
 	if (!qp)
 		return;
-	/* a run's lock lies between two calls, more than sparse can follow */
-	__acquire(&qp->rq.lock);
-	sroce_recv_end(qp);
+	side_end(rx);
+	rx->qp = NULL;
 	if (rx->run_sq)
 		sroce_send_run(qp);
 	rx->run_sq = false;
@@ -373,80 +402,162 @@ static bool run_start(struct rx_burst *rx, u32 qpn)
 {
 	rx->qpn = qpn;
 	rx->qp = sroce_qp_get(qpn);
-	if (!rx->qp) {
-		sroce_count(rx->sdev, RX_NO_QP);
-		rx->no_qp = true;
-		return false;
-	}
-	rx->no_qp = false;
-	spin_lock_bh(&rx->qp->rq.lock);
-	__release(&rx->qp->rq.lock);
-	return true;
+	rx->no_qp = !rx->qp;
+	return rx->qp;
 }
 
-static void rx_packet(struct rx_burst *rx, const struct wire_pkt *pkt)
+static void side_requests(struct rx_burst *rx)
 {
-	struct sroce_rx_pos payload = rx->pos;
-	struct sroce_dev *sdev;
-
-	if (rx->qpn != pkt->qpn || (!rx->qp && !rx->no_qp)) {
-		run_end(rx);
-		if (!run_start(rx, pkt->qpn))
-			return;
-	} else if (rx->no_qp) {
-		sroce_count(rx->sdev, RX_NO_QP);
+	if (rx->side == RX_REQUESTS)
 		return;
-	}
+	side_end(rx);
+	spin_lock_bh(&rx->qp->rq.lock);
+	__release(&rx->qp->rq.lock);
+	rx->side = RX_REQUESTS;
+}
 
-	sdev = qp_dev(rx->qp);
-	if (!from_peer(rx->qp, rx)) {
+/* Is the packet of this queue pair's connection, or is there none? */
+static bool rx_admit(const struct rx_burst *rx, const struct sroce_path *path,
+		     const struct wire_pkt *pkt)
+{
+	struct sroce_dev *sdev = qp_dev(rx->qp);
+
+	if (rx->qp->transport != WIRE_UD && !from_peer(path, rx)) {
 		sroce_count(sdev, RX_WRONG_PEER);
-		return;
+		return false;
 	}
 	sroce_count(sdev, RX_PKTS);
 	sroce_count_add(sdev, RX_BYTES, pkt->payload_len);
-	if ((pkt->opcode & WIRE_TRANSPORT_MASK) != WIRE_RC) {
-		sroce_count(sdev, RX_WRONG_STATE);
-		return;
-	}
 	if ((pkt->pkey & 0x7fff) != (SROCE_PKEY & 0x7fff)) {
 		sroce_count(sdev, RX_WRONG_PKEY);
-		return;
+		return false;
 	}
+	return true;
+}
 
-	if (pkt->op->flags & WIRE_RESPONSE) {
-		sroce_ack_note(rx->qp, pkt);
-		rx->run_sq = true;
+/* The completer runs here and now, if nobody else is at the send side. */
+static void rx_response(struct rx_burst *rx, struct sroce_rx *packet)
+{
+	struct sroce_qp *qp = rx->qp;
+
+	if (rx->side != RX_RESPONSES) {
+		side_end(rx);
+		if (sroce_send_try_claim(qp)) {
+			rx->side = RX_RESPONSES;
+			/* what came before goes first */
+			sroce_ack_run(qp);
+		}
+	}
+	if (rx->side == RX_RESPONSES) {
+		if (rx_admit(rx, &qp->sq.path, &packet->pkt))
+			sroce_ack_packet(qp, packet);
 		return;
 	}
-	sroce_rx_copy(&payload, NULL, pkt->op->hdr_len);
-	sroce_recv_packet(rx->qp, pkt, &payload);
+	spin_lock_bh(&qp->rq.lock);
+	if (rx_admit(rx, &qp->rq.path, &packet->pkt))
+		sroce_ack_later(qp, packet);
+	spin_unlock_bh(&qp->rq.lock);
+	rx->run_sq = true;
+}
+
+static void rx_request(struct rx_burst *rx, struct sroce_rx *packet)
+{
+	struct sroce_qp *qp = rx->qp;
+
+	side_requests(rx);
+	if (!rx_admit(rx, &qp->rq.path, &packet->pkt))
+		return;
+	sroce_recv_packet(qp, packet);
 	/* an error at the responder flushes the send queue as well */
-	rx->run_sq |= READ_ONCE(rx->qp->state) == IB_QPS_ERR;
+	rx->run_sq |= READ_ONCE(qp->state) == IB_QPS_ERR;
+}
+
+/* Can this queue pair have to do with the packet at all? */
+static bool rx_suits(const struct rx_burst *rx, const struct wire_pkt *pkt)
+{
+	struct sroce_dev *sdev = qp_dev(rx->qp);
+
+	if (pkt->op->class == WIRE_CLASS_CNP) {
+		sroce_count(sdev, RX_CNP);
+		return false;
+	}
+	if ((pkt->opcode & WIRE_TRANSPORT_MASK) != rx->qp->transport ||
+	    (rx->qp->transport == WIRE_UD && qp_dev(rx->qp)->net != dev_net(rx->skb->dev))) {
+		sroce_count(sdev, RX_WRONG_STATE);
+		return false;
+	}
+	return true;
+}
+
+static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet)
+{
+	const struct wire_pkt *pkt = &packet->pkt;
+
+	if (rx->qpn != pkt->qpn || (!rx->qp && !rx->no_qp)) {
+		run_end(rx);
+		run_start(rx, pkt->qpn);
+	}
+	if (rx->no_qp)
+		sroce_count(rx->sdev, RX_NO_QP);
+	else if (!rx_suits(rx, pkt))
+		return;
+	else if (pkt->op->flags & WIRE_RESPONSE)
+		rx_response(rx, packet);
+	else
+		rx_request(rx, packet);
+}
+
+/* A datagram for all members of its group, each in its turn (10.5.2.3). */
+static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
+{
+	const struct sroce_mcast *group;
+	struct sroce_dev *sdev;
+	union ib_gid mgid = {};
+	u32 i;
+
+	if (packet->ipv6)
+		memcpy(&mgid, &((const struct ipv6hdr *)rx->ip)->daddr, sizeof(mgid));
+	else
+		ipv6_addr_set_v4mapped(((const struct iphdr *)rx->ip)->daddr,
+				       (struct in6_addr *)&mgid);
+	list_for_each_entry_rcu(sdev, &rx->snet->devs, net_entry) {
+		group = sroce_mcast_find(sdev, &mgid);
+		for (i = 0; group && i < group->num; i++) {
+			packet->pkt.qpn = group->qpn[i];
+			rx_packet(rx, packet);
+		}
+	}
 }
 
 static void rx_segment(struct rx_burst *rx, u32 len)
 {
 	u8 hdr[WIRE_MAX_HDR_LEN];
 	struct sroce_rx_pos pos = rx->pos;
-	struct wire_pkt pkt;
+	struct sroce_rx packet;
 
 	sroce_rx_copy(&pos, hdr, min_t(u32, len, sizeof(hdr)));
-	if (wire_parse(hdr, len, &pkt) != WIRE_OK)
+	if (wire_parse(hdr, len, &packet.pkt) != WIRE_OK) {
 		sroce_count(rx->sdev, RX_MALFORMED);
-	else if (!rx_icrc(rx, hdr, len))
+	} else if (!rx_icrc(rx, hdr, len)) {
 		sroce_count(rx->sdev, RX_ICRC);
-	else
-		rx_packet(rx, &pkt);
+	} else {
+		packet.skb = rx->skb;
+		packet.ipv6 = rx->ipv6;
+		packet.payload = rx->pos;
+		sroce_rx_copy(&packet.payload, NULL, packet.pkt.op->hdr_len);
+		if (packet.pkt.qpn == WIRE_QPN_MULTICAST)
+			rx_multicast(rx, &packet);
+		else
+			rx_packet(rx, &packet);
+	}
 
 	sroce_rx_copy(&rx->pos, NULL, len);
 	rx->num++;
 }
 
 /* A link to count on: that of the netdev, or any of its namespace. */
-static struct sroce_dev *rx_dev(struct net *net, const struct sk_buff *skb)
+static struct sroce_dev *rx_dev(const struct sroce_net *snet, const struct sk_buff *skb)
 {
-	struct sroce_net *snet = net_generic(net, sroce_net_id);
 	struct sroce_dev *sdev, *any = NULL;
 
 	list_for_each_entry_rcu(sdev, &snet->devs, net_entry) {
@@ -461,11 +572,13 @@ static struct sroce_dev *rx_dev(struct net *net, const struct sk_buff *skb)
 static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 {
 	struct skb_shared_info *shinfo = skb_shinfo(skb);
+	struct sroce_net *snet = net_generic(net, sroce_net_id);
 	struct rx_burst rx = {
 		.skb = skb,
 		.ip = skb_network_header(skb),
 		.ipv6 = ipv6,
-		.sdev = rx_dev(net, skb),
+		.snet = snet,
+		.sdev = rx_dev(snet, skb),
 		.id_step = 1,
 		.qpn = ~0U,
 		.pos = { .skb = skb, .frag = -1, .off = off },

@@ -143,12 +143,12 @@ void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type type)
 void sroce_qp_unlock(struct sroce_qp *qp)
 	__releases(&qp->rq.lock)
 {
-	const bool notify = qp->rq.notify;
+	struct sroce_cq *notify = qp->rq.notify;
 
-	qp->rq.notify = false;
+	qp->rq.notify = NULL;
 	spin_unlock_bh(&qp->rq.lock);
 	if (notify)
-		sroce_cq_notify(to_scq(qp->ibqp.recv_cq));
+		sroce_cq_notify(notify);
 }
 
 /**
@@ -181,6 +181,27 @@ void sroce_qp_error(struct sroce_qp *qp)
 }
 
 /**
+ * sroce_qp_send_error - a send request has failed
+ * @qp: queue pair; the caller owns its send side
+ *
+ * Where nobody relies on the connection, receiving goes on and the send queue
+ * alone is in error: SQE, 10.3.1.
+ */
+void sroce_qp_send_error(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	spin_lock_bh(&rq->lock);
+	if (qp->transport != WIRE_UC && qp->transport != WIRE_UD) {
+		sroce_qp_error_locked(qp);
+	} else if (qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD) {
+		trace_sroce_state(qp, qp->state, IB_QPS_SQE);
+		WRITE_ONCE(qp->state, IB_QPS_SQE);
+	}
+	sroce_qp_unlock(qp);
+}
+
+/**
  * sroce_qp_doorbell - a program has posted and says so
  * @qp: queue pair
  *
@@ -199,17 +220,32 @@ void sroce_qp_doorbell(struct sroce_qp *qp)
 	sroce_qp_unlock(qp);
 }
 
+/* All that the data path uses is the caller's, to change it. May sleep. */
+static void claim_both(struct sroce_qp *qp)
+	__acquires(&qp->rq.lock)
+{
+	sroce_send_claim(qp);
+	sroce_resp_claim(qp);
+	spin_lock_bh(&qp->rq.lock);
+}
+
+static void release_both(struct sroce_qp *qp)
+	__releases(&qp->rq.lock)
+{
+	sroce_qp_unlock(qp);
+	sroce_resp_release(qp);
+	sroce_send_release(qp);
+}
+
 static void qp_fatal(struct sroce_qp *qp)
 {
 	sroce_qp_error(qp);
 	if (READ_ONCE(qp_dev(qp)->gone)) {
 		/* a route may hold the netdev */
-		sroce_send_claim(qp);
-		spin_lock_bh(&qp->rq.lock);
+		claim_both(qp);
 		sroce_path_release(&qp->sq.path);
 		sroce_path_release(&qp->rq.path);
-		sroce_qp_unlock(qp);
-		sroce_send_release(qp);
+		release_both(qp);
 	}
 	sroce_send_run(qp);
 }
@@ -269,10 +305,6 @@ static int sq_create(struct sroce_qp *qp, struct ib_qp_cap *cap, struct sroce_ri
 	qp->max_inline = blocks * SROCE_SQ_BLOCK - sizeof(struct sroce_send_wqe);
 	cap->max_inline_data = qp->max_inline;
 
-	spin_lock_init(&sq->note_lock);
-	tasklet_setup(&sq->task, sroce_send_task);
-	hrtimer_setup(&sq->timer, sroce_retry_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
-
 	err = -ENOMEM;
 	sq->copy = kvcalloc(entries, SROCE_SQ_BLOCK, GFP_KERNEL_ACCOUNT);
 	if (!sq->copy)
@@ -299,18 +331,22 @@ static void sq_destroy(struct sroce_qp *qp)
 	kvfree(qp->sq.copy);
 }
 
-static int rq_create(struct sroce_qp *qp, const struct ib_qp_cap *cap,
+static int rq_create(struct sroce_qp *qp, const struct ib_qp_init_attr *init,
 		     struct sroce_ring_map *map)
 {
+	const bool shared = init->srq || init->qp_type == IB_QPT_XRC_TGT;
+	const u32 sges = shared ? SROCE_MAX_SGE : max(init->cap.max_recv_sge, 1U);
+	const struct ib_qp_cap *cap = &init->cap;
 	struct sroce_rq *rq = &qp->rq;
-	u32 size = roundup_pow_of_two(struct_size(rq->wqe, sge, max(cap->max_recv_sge, 1U)));
+	u32 size = roundup_pow_of_two(struct_size(rq->wqe, sge, sges));
 	int err;
 
 	qp->max_recv_sge = cap->max_recv_sge;
-	spin_lock_init(&rq->lock);
-	rq->wqe = kzalloc(size, GFP_KERNEL);
+	rq->wqe = kzalloc(size, GFP_KERNEL_ACCOUNT);
 	if (!rq->wqe)
 		return -ENOMEM;
+	if (shared)
+		return 0;
 	err = sroce_queue_alloc(qp->ibuc, &rq->q, roundup_pow_of_two(max(cap->max_recv_wr, 1U)),
 				size, map);
 	if (err)
@@ -322,6 +358,54 @@ static void rq_destroy(struct sroce_qp *qp)
 {
 	sroce_queue_free(&qp->rq.q);
 	kfree(qp->rq.wqe);
+	kvfree(qp->rq.res);
+}
+
+/**
+ * struct qp_type - what a type of queue pair is to us
+ * @transport: enum wire_transport of its packets
+ * @sends: it has a send queue
+ * @receives: it has a receive queue, of its own or shared
+ */
+struct qp_type {
+	u8 transport;
+	bool sends;
+	bool receives;
+};
+
+/* By enum ib_qp_type */
+static const struct qp_type qp_types[] = {
+	[IB_QPT_RC] = { WIRE_RC, true, true },
+	[IB_QPT_UC] = { WIRE_UC, true, true },
+	[IB_QPT_UD] = { WIRE_UD, true, true },
+	[IB_QPT_XRC_INI] = { WIRE_XRC, true, false },
+	[IB_QPT_XRC_TGT] = { WIRE_XRC, false, true },
+};
+
+static bool has_type(enum ib_qp_type type)
+{
+	return type < ARRAY_SIZE(qp_types) &&
+	       (qp_types[type].sends || qp_types[type].receives);
+}
+
+/* What every type has, so that nobody has to ask for the type. */
+static void sides_init(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_rq *rq = &qp->rq;
+
+	mutex_init(&qp->mutex);
+	spin_lock_init(&sq->late_lock);
+	INIT_LIST_HEAD(&sq->late);
+	sroce_fault_init(&sq->fault, qp, sroce_send_fault_done);
+	tasklet_setup(&sq->task, sroce_send_task);
+	hrtimer_setup(&sq->timer, sroce_retry_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+
+	spin_lock_init(&rq->lock);
+	INIT_LIST_HEAD(&rq->late);
+	sroce_fault_init(&rq->fault, qp, sroce_recv_fault_done);
+	sroce_fault_init(&rq->resp_fault, qp, sroce_resp_fault_done);
+	tasklet_setup(&rq->task, sroce_resp_task);
 }
 
 /**
@@ -339,9 +423,12 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	if (init->qp_type != IB_QPT_RC || init->srq || init->create_flags || !udata)
+	if (!has_type(init->qp_type) || init->create_flags || !udata)
 		return -EOPNOTSUPP;
 	if (!sroce_udata_clear(udata) || udata->outlen < sizeof(resp))
+		return -EINVAL;
+	/* a queue of another kind would be taken for one of ours (11.2.4.1) */
+	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC)
 		return -EINVAL;
 	err = check_cap(&init->cap);
 	if (err)
@@ -350,19 +437,24 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 		return -ENOMEM;
 
 	qp->ibuc = sroce_udata_context(udata);
-	mutex_init(&qp->mutex);
+	sides_init(qp);
+	qp->transport = qp_types[init->qp_type].transport;
 	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
 	qp->num = qpn_alloc(qp);
 	if (!qp->num) {
 		err = -ENOMEM;
 		goto err_count;
 	}
-	err = sq_create(qp, &init->cap, &resp.sq);
-	if (err)
-		goto err_num;
-	err = rq_create(qp, &init->cap, &resp.rq);
-	if (err)
-		goto err_sq;
+	if (qp_types[init->qp_type].sends) {
+		err = sq_create(qp, &init->cap, &resp.sq);
+		if (err)
+			goto err_num;
+	}
+	if (qp_types[init->qp_type].receives) {
+		err = rq_create(qp, init, &resp.rq);
+		if (err)
+			goto err_sq;
+	}
 	qp->attr.cap = init->cap;
 	sroce_retry_reset(qp);
 	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
@@ -399,11 +491,8 @@ static int check_attr(const struct sroce_qp *qp, const struct ib_qp_attr *attr, 
 	    (mask & IB_QP_RETRY_CNT && attr->retry_cnt > 7) ||
 	    (mask & IB_QP_RNR_RETRY && attr->rnr_retry > 7) ||
 	    (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
-	    (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > SROCE_MAX_RD_ATOMIC) ||
-	    (mask & IB_QP_MAX_DEST_RD_ATOMIC &&
-	     attr->max_dest_rd_atomic > SROCE_MAX_RD_ATOMIC) ||
 	    (mask & IB_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
-	    (mask & IB_QP_ACCESS_FLAGS && attr->qp_access_flags & ~SROCE_ACCESS_SUPPORTED))
+	    (mask & IB_QP_ACCESS_FLAGS && attr->qp_access_flags & ~IB_ACCESS_SUPPORTED))
 		return -EINVAL;
 	if (mask & IB_QP_PATH_MTU &&
 	    (attr->path_mtu < IB_MTU_256 || attr->path_mtu > sroce_port_mtu(qp->ibqp.device)))
@@ -461,8 +550,10 @@ static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int m
 		set_path(&sq->path, path);
 		set_path(&qp->rq.path, path);
 	}
-	if (mask & IB_QP_RQ_PSN)
+	if (mask & IB_QP_RQ_PSN) {
 		qp->rq.epsn = attr->rq_psn & WIRE_PSN_MASK;
+		qp->rq.ack_psn = wire_psn_add(qp->rq.epsn, -1);
+	}
 	if (mask & IB_QP_SQ_PSN) {
 		sq->psn_una = attr->sq_psn & WIRE_PSN_MASK;
 		sq->psn_nxt = sq->psn_una;
@@ -474,6 +565,8 @@ static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int m
 
 static void ring_reset(struct sroce_queue *q)
 {
+	if (!q->ring)
+		return;
 	WRITE_ONCE(q->ring->prod, 0);
 	WRITE_ONCE(q->ring->cons, 0);
 	WRITE_ONCE(q->ring->flags, 0);
@@ -491,25 +584,47 @@ static void enter_reset(struct sroce_qp *qp)
 	sq->una = 0;
 	sq->nxt = 0;
 	sq->fetched = 0;
+	sq->flight = 0;
+	sq->num_rd = 0;
 	sq->unasked = 0;
 	sq->broken = false;
 	sq->sge = 0;
 	sq->sge_off = 0;
-	spin_lock(&sq->note_lock);
-	sq->num_notes = 0;
-	spin_unlock(&sq->note_lock);
+	spin_lock(&sq->late_lock);
+	sroce_late_purge(&sq->late, &sq->num_late);
+	spin_unlock(&sq->late_lock);
 	sroce_retry_reset(qp);
 	sroce_recv_reset(qp);
 	ring_reset(&sq->q);
 	ring_reset(&qp->rq.q);
 	qp->comm_est = false;
+	qp->last_wqe = false;
 	qp->attr = (struct ib_qp_attr) { .cap = qp->attr.cap };
+}
+
+/* A datagram has no path MTU of its own: the port's it is. */
+static void enter_rtr(struct sroce_qp *qp)
+{
+	if (qp->transport == WIRE_UD)
+		qp->mtu = ib_mtu_enum_to_int(sroce_port_mtu(qp->ibqp.device));
 }
 
 static void enter_rts(struct sroce_qp *qp)
 {
 	/* the first post has to find somebody awake */
-	WRITE_ONCE(qp->sq.q.ring->flags, SROCE_RING_NEED_WAKEUP);
+	if (qp->sq.q.ring)
+		WRITE_ONCE(qp->sq.q.ring->flags, SROCE_RING_NEED_WAKEUP);
+}
+
+/* Nothing is answered any more; an error of ours still tells the peer. */
+static void enter_err(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	rq->respond = false;
+	rq->num_todo = 0;
+	rq->num_res = 0;
+	sroce_recv_flush(qp);
 }
 
 static void enter_sqd(struct sroce_qp *qp)
@@ -524,9 +639,10 @@ static void enter_sqd(struct sroce_qp *qp)
  */
 static void (*const enter_state[])(struct sroce_qp *qp) = {
 	[IB_QPS_RESET] = enter_reset,
+	[IB_QPS_RTR] = enter_rtr,
 	[IB_QPS_RTS] = enter_rts,
 	[IB_QPS_SQD] = enter_sqd,
-	[IB_QPS_ERR] = sroce_recv_flush,
+	[IB_QPS_ERR] = enter_err,
 };
 
 static void set_state(struct sroce_qp *qp, enum ib_qp_state next)
@@ -539,10 +655,23 @@ static void set_state(struct sroce_qp *qp, enum ib_qp_state next)
 		enter_state[next](qp);
 }
 
+/* What was remembered is forgotten. Return: the old ones, to be freed. */
+static struct sroce_res *set_resources(struct sroce_qp *qp, struct sroce_res *res, u32 num)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	swap(rq->res, res);
+	rq->max_res = num;
+	rq->num_res = 0;
+	rq->num_todo = 0;
+	return res;
+}
+
 static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	enum ib_qp_state cur = READ_ONCE(qp->state);
 	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
+	struct sroce_res *res = NULL;
 	struct sroce_path path;
 	int err;
 
@@ -560,20 +689,42 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 			return err;
 	}
 
-	sroce_send_claim(qp);
-	spin_lock_bh(&qp->rq.lock);
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic) {
+		res = kvcalloc(attr->max_dest_rd_atomic, sizeof(*res), GFP_KERNEL_ACCOUNT);
+		if (!res)
+			return -ENOMEM;
+	}
+
+	claim_both(qp);
 	/* the data path may have moved it to ERR meanwhile */
 	if (qp->state == cur) {
 		keep_attr(qp, attr, mask);
 		apply_attr(qp, attr, mask, &path);
+		if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
+			res = set_resources(qp, res, attr->max_dest_rd_atomic);
 		if (mask & IB_QP_STATE)
 			set_state(qp, next);
 	} else {
 		err = -EAGAIN;
 	}
-	sroce_qp_unlock(qp);
-	sroce_send_release(qp);
+	release_both(qp);
+	kvfree(res);
 	return err;
+}
+
+/* Paging for what is forgotten: its outcome must not be taken for another's. */
+static void settle_faults(struct sroce_qp *qp)
+{
+	flush_work(&qp->sq.fault.work);
+	flush_work(&qp->rq.fault.work);
+	flush_work(&qp->rq.resp_fault.work);
+	claim_both(qp);
+	clear_bit(SROCE_SQ_FAULT, &qp->sq.flags);
+	qp->sq.fault.active = false;
+	qp->sq.fault.err = 0;
+	qp->rq.fault.err = 0;
+	qp->rq.resp_fault.err = 0;
+	release_both(qp);
 }
 
 /**
@@ -601,6 +752,8 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	do {
 		err = modify_locked(qp, attr, mask);
 	} while (err == -EAGAIN);
+	if (!err && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET)
+		settle_faults(qp);
 	mutex_unlock(&qp->mutex);
 	return err;
 }
@@ -662,13 +815,12 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	wait_for_completion(&qp->num->idle);
 
 	/* in RESET, no turn does anything or arms the timer */
-	sroce_send_claim(qp);
-	spin_lock_bh(&qp->rq.lock);
+	claim_both(qp);
 	set_state(qp, IB_QPS_RESET);
-	sroce_qp_unlock(qp);
-	sroce_send_release(qp);
+	release_both(qp);
 	hrtimer_cancel(&qp->sq.timer);
 	tasklet_kill(&qp->sq.task);
+	tasklet_kill(&qp->rq.task);
 
 	rq_destroy(qp);
 	sq_destroy(qp);

@@ -3,17 +3,34 @@
  * The responder: from packets to a program's memory.
  *
  * It runs in the softirq that received them, a run of one queue pair's
- * packets under one lock, and answers once for the whole run: an
- * acknowledgement covers all before it, and so does a NAK.
+ * packets under one lock. What has to be answered is noted, and answered once
+ * for the whole run (resp.c): an acknowledgement covers all before it.
  */
 #include <rdma/ib_user_verbs.h>
 
 #include "sroce.h"
 #include "trace.h"
 
+/* IBTA Vol.1 11.4.1.2: what precedes a datagram in its buffer */
+#define GRH_LEN		40
+
+/* How the taking of a packet ended. */
+enum recv_result {
+	RECV_DONE,
+	RECV_LATER,		/* its memory is being brought: it will be taken again */
+	RECV_LEN,		/* too long for the receive request */
+	RECV_PROT,		/* the receive request's list is wrong */
+	RECV_ACCESS,		/* the remote key is not good for this */
+};
+
 static bool is_ack(u8 syndrome)
 {
 	return (syndrome & WIRE_AETH_KIND_MASK) == WIRE_AETH_ACK;
+}
+
+static bool reliable(const struct sroce_qp *qp)
+{
+	return qp->transport == WIRE_RC || qp->transport == WIRE_XRC;
 }
 
 /* A NAK outranks the acknowledgement that it implies, and a later NAK it. */
@@ -21,27 +38,110 @@ static void respond(struct sroce_qp *qp, u8 syndrome)
 {
 	struct sroce_rq *rq = &qp->rq;
 
+	if (!reliable(qp))
+		return;
 	if (!rq->respond || !is_ack(syndrome))
 		rq->syndrome = syndrome;
 	rq->respond = true;
 }
 
-/* What was expected has come; a NAK for it that is not out yet is moot. */
-static void advance(struct sroce_qp *qp)
+/* @num PSNs have come; a NAK for them that is not out yet is moot. */
+static void advance(struct sroce_qp *qp, u32 num)
 {
 	struct sroce_rq *rq = &qp->rq;
 
-	rq->epsn = wire_psn_add(rq->epsn, 1);
+	rq->epsn = wire_psn_add(rq->epsn, num);
 	rq->nak_sent = false;
 	if (rq->respond && !is_ack(rq->syndrome))
 		rq->syndrome = WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID;
 }
 
+/* A packet that an acknowledgement answers has been executed. */
+static void executed(struct sroce_qp *qp, const struct wire_pkt *pkt)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	rq->ack_psn = pkt->psn;
+	advance(qp, 1);
+	if (pkt->op->flags & WIRE_END) {
+		rq->msn = (rq->msn + 1) & WIRE_PSN_MASK;
+		rq->op = SROCE_RECV_IDLE;
+	}
+	if (pkt->ackreq)
+		respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
+}
+
+/* Regions */
+
+static void run_mr_put(struct sroce_rq *rq)
+{
+	if (rq->mr)
+		sroce_mr_put(rq->mr);
+	rq->mr = NULL;
+}
+
+static struct ib_pd *recv_pd(const struct sroce_qp *qp)
+{
+	return qp->rq.srq ? qp->rq.srq->ibsrq.pd : qp->ibqp.pd;
+}
+
+static struct sroce_mr *run_mr(struct sroce_qp *qp, u32 lkey)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	if (rq->mr && rq->mr_key == lkey && !rq->mr_remote)
+		return rq->mr;
+	run_mr_put(rq);
+	rq->mr = sroce_mr_get(recv_pd(qp), lkey);
+	rq->mr_key = lkey;
+	rq->mr_remote = false;
+	return rq->mr;
+}
+
+/*
+ * Memory under a remote key, for a run: once a packet has been let in, those
+ * of its message that follow at once are, up to the end that was checked.
+ */
+static struct sroce_mr *run_mr_remote(struct sroce_qp *qp, u32 rkey, u64 va, u32 len, int access,
+				      u64 *addr)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	run_mr_put(rq);
+	*addr = va;
+	rq->mr = sroce_mr_get_remote(qp, recv_pd(qp), rkey, addr, len, access);
+	rq->mr_key = rkey;
+	rq->mr_remote = true;
+	rq->mr_delta = *addr - va;
+	return rq->mr;
+}
+
+static enum recv_result recv_fault(struct sroce_qp *qp, u64 addr, u64 len,
+				   enum recv_result refused)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	if (rq->fault.err)
+		return refused;
+	sroce_fault_start(&rq->fault, recv_pd(qp), rq->srq, rq->mr->key, addr, len, true);
+	return RECV_LATER;
+}
+
+/* Receive requests */
+
+static struct sroce_cq *recv_cq(const struct sroce_qp *qp)
+{
+	return to_scq(qp->transport == WIRE_XRC && qp->rq.srq ? qp->rq.srq->ibsrq.ext.cq :
+								 qp->ibqp.recv_cq);
+}
+
 static void recv_complete(struct sroce_qp *qp, const struct sroce_cqe *cqe, bool solicited)
 {
-	switch (sroce_cq_post(to_scq(qp->ibqp.recv_cq), cqe, solicited)) {
+	struct sroce_cq *cq = recv_cq(qp);
+
+	switch (sroce_cq_post(cq, cqe, solicited)) {
 	case SROCE_CQ_EVENT:
-		qp->rq.notify = true;
+		qp->rq.notify = cq;
 		break;
 	case SROCE_CQ_FULL:
 		sroce_qp_error_locked(qp);
@@ -63,16 +163,17 @@ static void recv_complete_err(struct sroce_qp *qp, enum ib_wc_status status)
 	};
 
 	qp->rq.op = SROCE_RECV_IDLE;
+	qp->rq.has_wqe = false;
 	recv_complete(qp, &cqe, true);
 }
 
 /* Copy the next request out of the ring, once. */
-static bool rq_fetch(struct sroce_qp *qp)
+static bool ring_fetch(struct sroce_qp *qp)
 {
 	struct sroce_rq *rq = &qp->rq;
 	u32 prod;
 
-	if (rq->broken)
+	if (rq->broken || !rq->q.ring)
 		return false;
 	/* pairs with the program's release: the entries before it are whole */
 	prod = smp_load_acquire(&rq->q.ring->prod);
@@ -91,24 +192,90 @@ static bool rq_fetch(struct sroce_qp *qp)
 	return true;
 }
 
+static struct sroce_srq *recv_srq(const struct sroce_qp *qp)
+{
+	if (qp->rq.srq)
+		return qp->rq.srq;
+	return qp->ibqp.srq ? to_ssrq(qp->ibqp.srq) : NULL;
+}
+
+/* A request to receive into; one that an unreliable message left is used first. */
+static bool rq_fetch(struct sroce_qp *qp)
+{
+	struct sroce_srq *srq = recv_srq(qp);
+	struct sroce_rq *rq = &qp->rq;
+
+	if (!rq->has_wqe) {
+		rq->has_wqe = srq ? sroce_srq_fetch(srq, rq->wqe) : ring_fetch(qp);
+		rq->max_sge = srq ? srq->max_sge : qp->max_recv_sge;
+		rq->wqe_srqn = srq ? srq->srqn : 0;
+	}
+	rq->sge = 0;
+	rq->sge_off = 0;
+	rq->placed = 0;
+	return rq->has_wqe;
+}
+
+/*
+ * XRC: a packet's shared receive queue is let go, and with it may go its
+ * completion queue: its event can't wait for the lock. Programs alone have
+ * such queues; their handler takes a lock of its own and nothing of ours.
+ */
+static void xrc_end(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	run_mr_put(rq);
+	if (rq->notify)
+		sroce_cq_notify(rq->notify);
+	rq->notify = NULL;
+	if (rq->srq)
+		sroce_srq_put(rq->srq);
+	rq->srq = NULL;
+}
+
+/* The receive request of a message that will not be finished. */
+static void flush_taken(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	if (qp->transport != WIRE_XRC || rq->srq) {
+		recv_complete_err(qp, IB_WC_WR_FLUSH_ERR);
+		return;
+	}
+	rq->srq = sroce_srq_get(qp_dev(qp), rq->wqe_srqn);
+	if (rq->srq)
+		recv_complete_err(qp, IB_WC_WR_FLUSH_ERR);
+	rq->has_wqe = false;
+	xrc_end(qp);
+}
+
 /**
  * sroce_recv_flush - end every receive request that is posted
  * @qp: queue pair in ERR; its receive lock is held
  *
  * The program is told to ring for what it posts from now on. No more are
- * flushed than the ring has entries: who goes on posting, rings.
+ * flushed than the ring has entries: who goes on posting, rings. Requests of
+ * a shared receive queue stay there, and its owner is told (11.6.3.4).
  */
 void sroce_recv_flush(struct sroce_qp *qp)
 {
 	struct sroce_rq *rq = &qp->rq;
 	u32 left = rq->q.mask + 1;
 
+	if (rq->has_wqe)
+		flush_taken(qp);
+	rq->op = SROCE_RECV_IDLE;
+	if (qp->ibqp.srq && !qp->last_wqe) {
+		qp->last_wqe = true;
+		sroce_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+	}
+	if (!rq->q.ring)
+		return;
 	WRITE_ONCE(rq->q.ring->flags, SROCE_RING_NEED_WAKEUP);
 	/* pairs with the barrier between a program's index and its look here */
 	smp_mb();
-	if (rq->op != SROCE_RECV_IDLE)
-		recv_complete_err(qp, IB_WC_WR_FLUSH_ERR);
-	while (left-- && rq_fetch(qp))
+	while (left-- && ring_fetch(qp))
 		recv_complete_err(qp, IB_WC_WR_FLUSH_ERR);
 }
 
@@ -123,44 +290,95 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	rq->cons = 0;
 	rq->msn = 0;
 	rq->op = SROCE_RECV_IDLE;
+	rq->has_wqe = false;
+	rq->drop = false;
 	rq->nak_sent = false;
 	rq->respond = false;
 	rq->broken = false;
+	rq->num_res = 0;
+	rq->num_todo = 0;
+	sroce_late_purge(&rq->late, &rq->num_late);
 }
 
-/* The request violates the protocol, and the connection ends: 9.9.3.1 */
-static void recv_refuse(struct sroce_qp *qp, enum wire_nak nak, enum ib_event_type event)
+/* Errors */
+
+/* The request violates the protocol or its rights, and the connection ends: 9.9.3.1 */
+static void recv_refuse(struct sroce_qp *qp, enum wire_nak nak)
 {
+	if (!reliable(qp)) {
+		/* its requester can't be told, and nobody else is to blame */
+		sroce_count(qp_dev(qp), RX_UNRELIABLE_DROPPED);
+		qp->rq.op = SROCE_RECV_IDLE;
+		qp->rq.drop = true;
+		return;
+	}
 	sroce_count(qp_dev(qp), SENT_ERR_NAK);
 	respond(qp, WIRE_AETH_NAK | nak);
-	if (qp->rq.op == SROCE_RECV_IDLE)
-		sroce_qp_event(qp, event);
+	if (!qp->rq.has_wqe)
+		sroce_qp_event(qp, nak == WIRE_NAK_REM_ACCESS ? IB_EVENT_QP_ACCESS_ERR :
+								IB_EVENT_QP_REQ_ERR);
 	sroce_qp_error_locked(qp);
 }
 
 /* The receive request is at fault, or too small: both sides hear of it. */
 static void recv_fail(struct sroce_qp *qp, enum ib_wc_status status, enum wire_nak nak)
 {
+	if (!reliable(qp) && status == IB_WC_LOC_LEN_ERR) {
+		recv_refuse(qp, nak);
+		return;
+	}
 	sroce_count(qp_dev(qp), SENT_ERR_NAK);
 	respond(qp, WIRE_AETH_NAK | nak);
 	recv_complete_err(qp, status);
 	sroce_qp_error_locked(qp);
 }
 
-static struct sroce_mr *run_mr(struct sroce_qp *qp, u32 key)
+static void recv_not_ready(struct sroce_qp *qp)
 {
 	struct sroce_rq *rq = &qp->rq;
 
-	if (rq->mr && rq->mr->key == key)
-		return rq->mr;
-	if (rq->mr)
-		sroce_mr_put(rq->mr);
-	rq->mr = sroce_mr_get(qp->ibqp.pd, key);
-	return rq->mr;
+	if (qp->state == IB_QPS_ERR) {
+		respond(qp, WIRE_AETH_NAK | WIRE_NAK_REM_OP);
+		return;
+	}
+	sroce_count(qp_dev(qp), RX_NO_WQE);
+	if (!reliable(qp)) {
+		rq->drop = true;
+		return;
+	}
+	/* later packets are dropped until this one comes again */
+	rq->nak_sent = true;
+	respond(qp, WIRE_AETH_RNR_NAK | qp->attr.min_rnr_timer);
+	sroce_count(qp_dev(qp), SENT_RNR_NAK);
 }
 
-/* Payload into the receive request's list, where the last packet ended. */
-static enum ib_wc_status place(struct sroce_qp *qp, struct sroce_rx_pos *pos, u32 len)
+/* Did a packet get placed? If not, see to what that means. */
+static bool recv_ok(struct sroce_qp *qp, enum recv_result result)
+{
+	switch (result) {
+	case RECV_DONE:
+		qp->rq.fault.err = 0;
+		return true;
+	case RECV_LATER:
+		return false;
+	case RECV_LEN:
+		recv_fail(qp, IB_WC_LOC_LEN_ERR, WIRE_NAK_INVALID_REQ);
+		return false;
+	case RECV_PROT:
+		recv_fail(qp, IB_WC_LOC_PROT_ERR, WIRE_NAK_REM_OP);
+		return false;
+	case RECV_ACCESS:
+		recv_refuse(qp, WIRE_NAK_REM_ACCESS);
+		return false;
+	}
+	return false;
+}
+
+/* Placing */
+
+/* Bytes into the receive request's list, where the last ended: @from or @pos. */
+static enum recv_result place(struct sroce_qp *qp, struct sroce_rx_pos *pos, const u8 *from,
+			      u32 len)
 {
 	struct sroce_rq *rq = &qp->rq;
 
@@ -172,7 +390,7 @@ static enum ib_wc_status place(struct sroce_qp *qp, struct sroce_rx_pos *pos, u3
 		u32 n;
 
 		if (rq->sge == rq->wqe->num_sge)
-			return IB_WC_LOC_LEN_ERR;
+			return RECV_LEN;
 		n = min(sge->length - rq->sge_off, len);
 		if (!n) {
 			rq->sge++;
@@ -182,24 +400,83 @@ static enum ib_wc_status place(struct sroce_qp *qp, struct sroce_rx_pos *pos, u3
 		mr = run_mr(qp, sge->lkey);
 		addr = sge->addr + rq->sge_off;
 		if (!mr || !sroce_mr_covers(mr, addr, n, IB_ACCESS_LOCAL_WRITE))
-			return IB_WC_LOC_PROT_ERR;
+			return RECV_PROT;
 		to = sroce_mr_span(mr, addr, &n, true);
-		sroce_rx_copy(pos, to, n);
+		if (!to)
+			return recv_fault(qp, addr, sge->length - rq->sge_off, RECV_PROT);
+		if (from) {
+			memcpy(to, from, n);
+			from += n;
+		} else {
+			sroce_rx_copy(pos, to, n);
+		}
 		rq->sge_off += n;
 		rq->placed += n;
 		len -= n;
 	}
-	return IB_WC_SUCCESS;
+	return RECV_DONE;
 }
+
+/* A packet's payload; one that can't be placed as a whole is placed anew. */
+static enum recv_result place_payload(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	struct sroce_rq *rq = &qp->rq;
+	const u32 sge = rq->sge, off = rq->sge_off, placed = rq->placed;
+	struct sroce_rx_pos pos = rx->payload;
+	enum recv_result result;
+
+	result = place(qp, &pos, NULL, rx->pkt.payload_len);
+	if (result == RECV_LATER) {
+		rq->sge = sge;
+		rq->sge_off = off;
+		rq->placed = placed;
+	}
+	return result;
+}
+
+/* A WRITE's payload, to where its message has got. */
+static enum recv_result place_remote(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	struct sroce_rq *rq = &qp->rq;
+	struct sroce_rx_pos pos = rx->payload;
+	u32 len = rx->pkt.payload_len;
+	struct sroce_mr *mr = rq->mr;
+	u64 addr;
+
+	if (!len)
+		return RECV_DONE;
+	/* all that is still to come is checked, and let in for this run */
+	if (!mr || !rq->mr_remote || rq->mr_key != rq->rkey)
+		mr = run_mr_remote(qp, rq->rkey, rq->va, rq->left, IB_ACCESS_REMOTE_WRITE, &addr);
+	else
+		addr = rq->va + rq->mr_delta;
+	if (!mr)
+		return RECV_ACCESS;
+	while (len) {
+		u32 n = len;
+		void *to = sroce_mr_span(mr, addr, &n, true);
+
+		if (!to)
+			return recv_fault(qp, addr, rq->left, RECV_ACCESS);
+		sroce_rx_copy(&pos, to, n);
+		addr += n;
+		len -= n;
+	}
+	rq->va += rx->pkt.payload_len;
+	rq->left -= rx->pkt.payload_len;
+	return RECV_DONE;
+}
+
+/* Operations */
 
 /* Opcode and length against what the message is at: 9.7.4.1.2 to .6 */
 static bool in_order(const struct sroce_qp *qp, const struct wire_pkt *pkt)
 {
+	const enum sroce_recv_op op = pkt->op->class == WIRE_CLASS_WRITE ? SROCE_RECV_WRITE :
+									   SROCE_RECV_SEND;
 	const u16 flags = pkt->op->flags;
 
-	const bool idle = qp->rq.op == SROCE_RECV_IDLE;
-
-	if (!!(flags & WIRE_START) != idle)
+	if (qp->rq.op != (flags & WIRE_START ? SROCE_RECV_IDLE : op))
 		return false;
 	if (!(flags & WIRE_END))
 		return pkt->payload_len == qp->mtu;
@@ -208,190 +485,519 @@ static bool in_order(const struct sroce_qp *qp, const struct wire_pkt *pkt)
 	return pkt->payload_len <= qp->mtu;
 }
 
-static bool send_start(struct sroce_qp *qp)
+static bool allowed(const struct sroce_qp *qp, int access)
+{
+	return (qp->attr.qp_access_flags & access) == access;
+}
+
+/* Take a receive request; the message does without if there is none. */
+static bool take_wqe(struct sroce_qp *qp)
 {
 	struct sroce_rq *rq = &qp->rq;
 
 	if (!rq_fetch(qp)) {
-		if (qp->state == IB_QPS_ERR) {
-			respond(qp, WIRE_AETH_NAK | WIRE_NAK_REM_OP);
-			return false;
-		}
-		/* later packets are dropped until this one comes again */
-		rq->nak_sent = true;
-		respond(qp, WIRE_AETH_RNR_NAK | qp->attr.min_rnr_timer);
-		sroce_count(qp_dev(qp), SENT_RNR_NAK);
+		recv_not_ready(qp);
 		return false;
 	}
-	rq->op = SROCE_RECV_SEND;
-	rq->sge = 0;
-	rq->sge_off = 0;
-	rq->placed = 0;
-	if (rq->wqe->num_sge > qp->max_recv_sge || rq->wqe->reserved) {
+	if (rq->wqe->num_sge > rq->max_sge || rq->wqe->reserved) {
 		recv_fail(qp, IB_WC_LOC_QP_OP_ERR, WIRE_NAK_REM_OP);
 		return false;
 	}
 	return true;
 }
 
-static void send_end(struct sroce_qp *qp, const struct wire_pkt *pkt)
+static void complete_message(struct sroce_qp *qp, const struct wire_pkt *pkt,
+			     struct sroce_cqe *cqe)
 {
 	struct sroce_rq *rq = &qp->rq;
+
+	cqe->wr_id = rq->wqe->wr_id;
+	cqe->qp_num = qp->num->qpn;
+	cqe->wqe_next = rq->cons;
+	cqe->status = IB_WC_SUCCESS;
+	if (pkt->op->flags & WIRE_IMM) {
+		memcpy(&cqe->imm_data, pkt->imm, sizeof(pkt->imm));
+		cqe->wc_flags |= SROCE_WC_WITH_IMM;
+	}
+	rq->has_wqe = false;
+	recv_complete(qp, cqe, pkt->solicited);
+}
+
+static bool invalidate(struct sroce_qp *qp, const struct wire_pkt *pkt)
+{
+	run_mr_put(&qp->rq);
+	return !sroce_key_invalidate(qp, recv_pd(qp), pkt->ieth_rkey);
+}
+
+static void recv_send(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	const struct wire_pkt *pkt = &rx->pkt;
+	struct sroce_rq *rq = &qp->rq;
 	struct sroce_cqe cqe = {
-		.wr_id = rq->wqe->wr_id,
-		.byte_len = rq->placed,
-		.qp_num = qp->num->qpn,
 		.src_qp = qp->dqpn,
-		.wqe_next = rq->cons,
-		.status = IB_WC_SUCCESS,
 		.opcode = SROCE_WC_RECV,
 	};
 
-	if (pkt->op->flags & WIRE_IMM) {
-		memcpy(&cqe.imm_data, pkt->imm, sizeof(pkt->imm));
-		cqe.wc_flags |= SROCE_WC_WITH_IMM;
-	}
-	rq->op = SROCE_RECV_IDLE;
-	rq->msn = (rq->msn + 1) & WIRE_PSN_MASK;
-	recv_complete(qp, &cqe, pkt->solicited);
-}
-
-static void recv_send(struct sroce_qp *qp, const struct wire_pkt *pkt,
-		      struct sroce_rx_pos *payload)
-{
-	enum ib_wc_status status;
-
-	/* no key of this device can be invalidated from afar */
-	if (!in_order(qp, pkt) || pkt->op->flags & WIRE_IETH) {
-		recv_refuse(qp, WIRE_NAK_INVALID_REQ, IB_EVENT_QP_REQ_ERR);
+	if (!in_order(qp, pkt)) {
+		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
 		return;
 	}
-	if (pkt->op->flags & WIRE_START && !send_start(qp))
+	if (pkt->op->flags & WIRE_START && !take_wqe(qp))
 		return;
-
-	status = place(qp, payload, pkt->payload_len);
-	if (status != IB_WC_SUCCESS) {
-		recv_fail(qp, status, status == IB_WC_LOC_LEN_ERR ? WIRE_NAK_INVALID_REQ :
-								    WIRE_NAK_REM_OP);
+	if (!recv_ok(qp, place_payload(qp, rx)))
 		return;
+	rq->op = SROCE_RECV_SEND;
+	if (pkt->op->flags & WIRE_IETH) {
+		if (!invalidate(qp, pkt)) {
+			recv_fail(qp, IB_WC_LOC_ACCESS_ERR, WIRE_NAK_REM_ACCESS);
+			return;
+		}
+		cqe.imm_data = pkt->ieth_rkey;
+		cqe.wc_flags |= SROCE_WC_WITH_INV;
 	}
-
-	advance(qp);
+	cqe.byte_len = rq->placed;
+	executed(qp, pkt);
 	if (pkt->op->flags & WIRE_END)
-		send_end(qp, pkt);
-	if (pkt->ackreq)
-		respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
+		complete_message(qp, pkt, &cqe);
 }
 
-/**
- * sroce_recv_packet - take a request packet
- * @qp: queue pair; its receive lock is held, and sroce_recv_end() is due
- * @pkt: the packet, from the peer, with a right ICRC
- * @payload: where its payload is
- *
- * Softirq.
- */
-void sroce_recv_packet(struct sroce_qp *qp, const struct wire_pkt *pkt,
-		       struct sroce_rx_pos *payload)
+/* The RETH of a WRITE: may it be done, as a whole? */
+static bool write_start(struct sroce_qp *qp, const struct wire_pkt *pkt)
+{
+	struct sroce_rq *rq = &qp->rq;
+	u64 addr;
+
+	if (!allowed(qp, IB_ACCESS_REMOTE_WRITE) || pkt->dma_len > SROCE_MAX_MSG) {
+		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+		return false;
+	}
+	/* nothing is written, and no key is looked at: 9.7.4.1.5 */
+	if (pkt->dma_len && !run_mr_remote(qp, pkt->rkey, pkt->va, pkt->dma_len,
+					   IB_ACCESS_REMOTE_WRITE, &addr)) {
+		recv_refuse(qp, WIRE_NAK_REM_ACCESS);
+		return false;
+	}
+	rq->va = pkt->va;
+	rq->rkey = pkt->rkey;
+	rq->left = pkt->dma_len;
+	rq->written = pkt->dma_len;
+	return true;
+}
+
+/* Does the payload add up to what the RETH said? */
+static bool write_fits(const struct sroce_rq *rq, const struct wire_pkt *pkt)
+{
+	if (pkt->op->flags & WIRE_END)
+		return pkt->payload_len == rq->left;
+	return pkt->payload_len < rq->left;
+}
+
+static void recv_write(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	const struct wire_pkt *pkt = &rx->pkt;
+	struct sroce_cqe cqe = {
+		.src_qp = qp->dqpn,
+		.opcode = SROCE_WC_RECV_IMM,
+	};
+	struct sroce_rq *rq = &qp->rq;
+
+	if (!in_order(qp, pkt)) {
+		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+		return;
+	}
+	if (pkt->op->flags & WIRE_START && !write_start(qp, pkt))
+		return;
+	if (!write_fits(rq, pkt)) {
+		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+		return;
+	}
+	if (pkt->op->flags & WIRE_IMM && !take_wqe(qp))
+		return;
+	if (!recv_ok(qp, place_remote(qp, rx)))
+		return;
+	rq->op = SROCE_RECV_WRITE;
+	executed(qp, pkt);
+	if (pkt->op->flags & WIRE_IMM) {
+		cqe.byte_len = rq->written;
+		complete_message(qp, pkt, &cqe);
+	}
+}
+
+/* Is there a responder resource for one more? 9.7.4.1.4 */
+static bool resource_free(struct sroce_qp *qp)
+{
+	const struct sroce_rq *rq = &qp->rq;
+
+	if (!rq->max_res)
+		return false;
+	return rq->num_res < rq->max_res || !rq->res[rq->num_res % rq->max_res].todo;
+}
+
+/* A request that is answered with data is done, but for its answer. */
+static void take_resource(struct sroce_qp *qp, const struct wire_pkt *pkt, u32 num_pkts, u64 orig)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	rq->msn = (rq->msn + 1) & WIRE_PSN_MASK;
+	sroce_resp_request(qp, &(struct sroce_res) {
+		.class = pkt->op->class,
+		.todo = true,
+		.psn = pkt->psn,
+		.num_pkts = num_pkts,
+		.msn = rq->msn,
+		.srqn = pkt->srqn,
+		.rkey = pkt->rkey,
+		.va = pkt->va,
+		.len = pkt->dma_len,
+		.orig = orig,
+	});
+	advance(qp, num_pkts);
+}
+
+static void recv_read(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	const struct wire_pkt *pkt = &rx->pkt;
+	u64 addr;
+
+	if (!allowed(qp, IB_ACCESS_REMOTE_READ) || pkt->dma_len > SROCE_MAX_MSG) {
+		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+		return;
+	}
+	if (pkt->dma_len && !run_mr_remote(qp, pkt->rkey, pkt->va, pkt->dma_len,
+					   IB_ACCESS_REMOTE_READ, &addr)) {
+		recv_refuse(qp, WIRE_NAK_REM_ACCESS);
+		return;
+	}
+	take_resource(qp, pkt, max(DIV_ROUND_UP(pkt->dma_len, qp->mtu), 1U), 0);
+}
+
+static u64 atomic_op(u64 *p, const struct wire_pkt *pkt)
+{
+	/* on the CPU's own terms: programs here use the same words (IB_ATOMIC_GLOB) */
+	if (wire_operation(pkt->opcode) == WIRE_CMP_SWAP)
+		return cmpxchg64(p, pkt->compare, pkt->swap_add);
+	return atomic64_fetch_add(pkt->swap_add, (atomic64_t *)p);
+}
+
+/* Eight bytes that may be changed at once, or why not. */
+static enum recv_result atomic_word(struct sroce_qp *qp, const struct wire_pkt *pkt, int access,
+				    u64 **word)
+{
+	u32 n = sizeof(u64);
+	struct sroce_mr *mr;
+	u64 addr;
+
+	mr = run_mr_remote(qp, pkt->rkey, pkt->va, n, access, &addr);
+	if (!mr)
+		return RECV_ACCESS;
+	*word = sroce_mr_span(mr, addr, &n, true);
+	if (!*word)
+		return recv_fault(qp, addr, n, RECV_ACCESS);
+	/* an iova that is aligned can name an address that is not */
+	return IS_ALIGNED((unsigned long)*word, sizeof(u64)) ? RECV_DONE : RECV_ACCESS;
+}
+
+static void recv_atomic(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	const struct wire_pkt *pkt = &rx->pkt;
+	u64 *word;
+
+	if (!allowed(qp, IB_ACCESS_REMOTE_ATOMIC) || !IS_ALIGNED(pkt->va, sizeof(u64))) {
+		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+		return;
+	}
+	if (!recv_ok(qp, atomic_word(qp, pkt, IB_ACCESS_REMOTE_ATOMIC, &word)))
+		return;
+	take_resource(qp, pkt, 1, atomic_op(word, pkt));
+}
+
+/* Annex A19.4: eight bytes that nobody sees half written */
+static void recv_atomic_write(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	struct sroce_rx_pos pos = rx->payload;
+	const struct wire_pkt *pkt = &rx->pkt;
+	u64 value;
+	u64 *word;
+
+	if (!allowed(qp, IB_ACCESS_REMOTE_WRITE) || !IS_ALIGNED(pkt->va, sizeof(u64)) ||
+	    pkt->payload_len != sizeof(u64) || pkt->dma_len != sizeof(u64)) {
+		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+		return;
+	}
+	if (!recv_ok(qp, atomic_word(qp, pkt, IB_ACCESS_REMOTE_WRITE, &word)))
+		return;
+	sroce_rx_copy(&pos, &value, sizeof(value));
+	smp_store_release(word, value);
+	take_resource(qp, pkt, 1, 0);
+}
+
+/* Annex A19.3: what was written before is visible to all, on this CPU's word */
+static void recv_flush_memory(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	const struct wire_pkt *pkt = &rx->pkt;
+	u64 addr;
+
+	if (pkt->flush & ~WIRE_FETH_MASK || pkt->flush & WIRE_FETH_PERSISTENT ||
+	    !(pkt->flush & WIRE_FETH_GLOBAL) || !SROCE_ACCESS_FLUSH ||
+	    !allowed(qp, SROCE_ACCESS_FLUSH)) {
+		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+		return;
+	}
+	/* a whole region has a key and no range */
+	if (!run_mr_remote(qp, pkt->rkey, pkt->va,
+			   pkt->flush & WIRE_FETH_LEVEL_MR ? 0 : pkt->dma_len,
+			   SROCE_ACCESS_FLUSH, &addr)) {
+		recv_refuse(qp, WIRE_NAK_REM_ACCESS);
+		return;
+	}
+	smp_mb();
+	take_resource(qp, pkt, 1, 0);
+}
+
+/* By enum wire_class */
+static const struct recv_op {
+	void (*take)(struct sroce_qp *qp, const struct sroce_rx *rx);
+	enum sroce_counter counter;
+	bool resource;
+	bool unreliable;
+} recv_ops[] = {
+	[WIRE_CLASS_SEND] = { recv_send, SROCE_CNT_RX_SEND, false, true },
+	[WIRE_CLASS_WRITE] = { recv_write, SROCE_CNT_RX_WRITE, false, true },
+	[WIRE_CLASS_READ] = { recv_read, SROCE_CNT_RX_READ, true, false },
+	[WIRE_CLASS_ATOMIC] = { recv_atomic, SROCE_CNT_RX_ATOMIC, true, false },
+	[WIRE_CLASS_ATOMIC_WRITE] = { recv_atomic_write, SROCE_CNT_RX_ATOMIC, true, false },
+	[WIRE_CLASS_FLUSH] = { recv_flush_memory, SROCE_CNT_RX_FLUSH, true, false },
+};
+
+static void recv_execute(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	const struct recv_op *op = &recv_ops[rx->pkt.op->class];
+
+	this_cpu_inc(qp_dev(qp)->stats->cnt[op->counter]);
+	/* neither within another message, nor more than can be remembered */
+	if (op->resource && (qp->rq.op != SROCE_RECV_IDLE || !resource_free(qp)))
+		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+	else
+		op->take(qp, rx);
+}
+
+/* Reliable: in order, each once; 9.7.4 */
+static void recv_reliable(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	struct sroce_dev *sdev = qp_dev(qp);
+	const struct wire_pkt *pkt = &rx->pkt;
 	struct sroce_rq *rq = &qp->rq;
-	s32 ahead;
+	s32 ahead = wire_psn_diff(pkt->psn, rq->epsn);
 
-	if (qp->state != IB_QPS_RTR && qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD) {
-		sroce_count(sdev, RX_WRONG_STATE);
-		return;
-	}
-	if (qp->state == IB_QPS_RTR && !qp->comm_est) {
-		qp->comm_est = true;
-		sroce_qp_event(qp, IB_EVENT_COMM_EST);
-	}
-
-	ahead = wire_psn_diff(pkt->psn, rq->epsn);
 	if (ahead < 0) {
 		/* it has been executed: say so again, and that is all (9.7.5.1.2) */
 		sroce_count(sdev, DUPLICATE);
-		respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
-		return;
-	}
-	if (ahead > 0) {
+		if (!recv_ops[pkt->op->class].resource)
+			respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
+		else if (!sroce_resp_again(qp, pkt))
+			sroce_count(sdev, DUPLICATE_DROPPED);
+	} else if (ahead > 0) {
 		sroce_count(sdev, OUT_OF_SEQUENCE);
 		if (!rq->nak_sent) {
 			rq->nak_sent = true;
 			respond(qp, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
 			sroce_count(sdev, SENT_SEQ_NAK);
 		}
-		return;
-	}
-
-	switch (pkt->op->class) {
-	case WIRE_CLASS_SEND:
-		sroce_count(sdev, RX_SEND);
-		recv_send(qp, pkt, payload);
-		break;
-	default:
-		recv_refuse(qp, WIRE_NAK_INVALID_REQ, IB_EVENT_QP_REQ_ERR);
+	} else {
+		recv_execute(qp, rx);
 	}
 }
 
-/* Write the answer that is owed into a burst of its own. */
-static bool write_response(struct sroce_qp *qp, struct sroce_burst *b)
+/* Connected, and what is lost is lost: up to the next message's start (9.8.2) */
+static void recv_unreliable(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
-	const u32 len = wire_opcodes[WIRE_ACKNOWLEDGE].hdr_len + WIRE_ICRC_LEN;
+	const struct wire_pkt *pkt = &rx->pkt;
 	struct sroce_rq *rq = &qp->rq;
-	u32 psn = rq->epsn;
-	u8 *p;
+	const bool start = pkt->op->flags & WIRE_START;
 
-	/* an ACK names the last packet that arrived, a NAK the first that did not */
-	if (is_ack(rq->syndrome))
-		psn = wire_psn_add(psn, -1);
-	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(b, qp->num, &rq->path)) {
-		sroce_count(qp_dev(qp), TX_NO_ROUTE);
-		return false;
+	if (!recv_ops[pkt->op->class].unreliable) {
+		sroce_count(qp_dev(qp), RX_WRONG_STATE);
+		return;
 	}
-	p = sroce_burst_reserve(b, len);
-	if (p) {
-		wire_bth_put(p, WIRE_RC | WIRE_ACKNOWLEDGE, 0, 0, SROCE_PKEY, qp->dqpn, 0, psn);
-		wire_aeth_put(p + WIRE_BTH_LEN, rq->syndrome, rq->msn);
-		sroce_burst_commit(b);
-		sroce_count(qp_dev(qp), SENT_ACK);
-		trace_sroce_respond(qp, psn, rq->syndrome);
+	if (pkt->psn != rq->epsn) {
+		sroce_count(qp_dev(qp), OUT_OF_SEQUENCE);
+		rq->drop = true;
 	}
-	sroce_burst_seal(b);
-	return p;
+	if (start) {
+		rq->drop = false;
+		rq->op = SROCE_RECV_IDLE;
+	}
+	rq->epsn = pkt->psn;
+	if (!rq->drop)
+		recv_execute(qp, rx);
+	if (!rq->fault.active)
+		rq->epsn = wire_psn_add(pkt->psn, 1);
+}
+
+/* The GRH that a datagram's receiver finds: for IPv4, its header in the end. */
+static void make_grh(const struct sroce_rx *rx, u8 *grh)
+{
+	const u8 *ip = skb_network_header(rx->skb);
+
+	memset(grh, 0, GRH_LEN);
+	if (rx->ipv6)
+		memcpy(grh, ip, WIRE_IP6_LEN);
+	else
+		memcpy(grh + GRH_LEN - WIRE_IP4_LEN, ip, WIRE_IP4_LEN);
+}
+
+static bool datagram_fits(const struct sroce_recv_wqe *wqe, u32 len)
+{
+	u64 room = 0;
+	u32 i;
+
+	for (i = 0; i < wqe->num_sge; i++)
+		room += wqe->sge[i].length;
+	return len <= room;
+}
+
+/* 9.8.3: nothing that a stranger sends may end this queue pair */
+static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	const struct wire_pkt *pkt = &rx->pkt;
+	struct sroce_rq *rq = &qp->rq;
+	struct sroce_cqe cqe = {
+		.byte_len = GRH_LEN + pkt->payload_len,
+		.src_qp = pkt->src_qpn,
+		.opcode = SROCE_WC_RECV,
+		.wc_flags = SROCE_WC_GRH,
+	};
+	enum recv_result result;
+	u8 grh[GRH_LEN];
+
+	if (pkt->qkey != qp->attr.qkey) {
+		sroce_count(qp_dev(qp), RX_WRONG_QKEY);
+		return;
+	}
+	this_cpu_inc(qp_dev(qp)->stats->cnt[SROCE_CNT_RX_SEND]);
+	if (!take_wqe(qp))
+		return;
+	if (!datagram_fits(rq->wqe, cqe.byte_len)) {
+		sroce_count(qp_dev(qp), RX_UNRELIABLE_DROPPED);
+		return;
+	}
+	make_grh(rx, grh);
+	result = place(qp, NULL, grh, sizeof(grh));
+	if (result == RECV_DONE)
+		result = place_payload(qp, rx);
+	if (!recv_ok(qp, result))
+		return;
+	complete_message(qp, pkt, &cqe);
+}
+
+static void recv_dispatch(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	switch (qp->transport) {
+	case WIRE_RC:
+	case WIRE_XRC:
+		recv_reliable(qp, rx);
+		break;
+	case WIRE_UC:
+		recv_unreliable(qp, rx);
+		break;
+	case WIRE_UD:
+		recv_datagram(qp, rx);
+		break;
+	}
+}
+
+/* XRC: the shared receive queue that the packet names is part of the request. */
+static void recv_xrc(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	rq->srq = sroce_srq_get(qp_dev(qp), rx->pkt.srqn);
+	if (rq->srq && rq->srq->ibsrq.srq_type == IB_SRQT_XRC &&
+	    rq->srq->ibsrq.ext.xrc.xrcd == qp->ibqp.xrcd &&
+	    (!rq->has_wqe || rq->wqe_srqn == rx->pkt.srqn))
+		recv_dispatch(qp, rx);
+	else if (wire_psn_diff(rx->pkt.psn, rq->epsn) == 0)
+		/* Annex A14: XRC SRQ domain violation */
+		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+	xrc_end(qp);
+}
+
+static bool recv_take(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	if (qp->state < IB_QPS_RTR || qp->state == IB_QPS_ERR) {
+		sroce_count(qp_dev(qp), RX_WRONG_STATE);
+		return true;
+	}
+	if (qp->state == IB_QPS_RTR && !qp->comm_est) {
+		qp->comm_est = true;
+		sroce_qp_event(qp, IB_EVENT_COMM_EST);
+	}
+	if (qp->transport == WIRE_XRC)
+		recv_xrc(qp, rx);
+	else
+		recv_dispatch(qp, rx);
+	return !rq->fault.active;
 }
 
 /**
- * sroce_recv_end - a run of packets is over: answer, and let go
- * @qp: queue pair; its receive lock is held, and dropped here
+ * sroce_recv_packet - take a request packet
+ * @qp: queue pair; its receive lock is held, and sroce_recv_end() is due
+ * @rx: the packet, for its transport
  *
- * The answer is written under the lock and sent without it: what the stack
- * does with it may end up in a receive path again.
+ * Softirq. A packet whose memory is not there waits for it, and those behind
+ * it with it.
+ */
+void sroce_recv_packet(struct sroce_qp *qp, struct sroce_rx *rx)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	if (!rq->fault.active && recv_take(qp, rx))
+		return;
+	if (!sroce_late_add(&rq->late, &rq->num_late, rx))
+		sroce_count(qp_dev(qp), RX_LATE_DROPPED);
+}
+
+/**
+ * sroce_recv_fault_done - paging in has ended: take what waits for it
+ * @qp: queue pair
+ * @err: 0, or why the memory can't be had
+ *
+ * Process context.
+ */
+void sroce_recv_fault_done(struct sroce_qp *qp, int err)
+{
+	struct sroce_rq *rq = &qp->rq;
+	struct sroce_late *late;
+
+	spin_lock_bh(&rq->lock);
+	rq->fault.err = err;
+	rq->fault.active = false;
+	rcu_read_lock();
+	while ((late = list_first_entry_or_null(&rq->late, struct sroce_late, entry)) &&
+	       recv_take(qp, &late->rx)) {
+		list_del(&late->entry);
+		rq->num_late--;
+		sroce_late_free(late);
+	}
+	rcu_read_unlock();
+	sroce_recv_end(qp);
+	sroce_send_run(qp);
+}
+
+/**
+ * sroce_recv_end - a run of packets is over: let go, and answer
+ * @qp: queue pair; its receive lock is held, and dropped here
  */
 void sroce_recv_end(struct sroce_qp *qp)
 	__releases(&qp->rq.lock)
 {
 	struct sroce_rq *rq = &qp->rq;
-	struct sroce_burst burst;
-	bool answer = false;
+	const bool owed = rq->respond || rq->num_todo;
 
-	if (rq->respond) {
-		answer = write_response(qp, &burst);
-		/* unsaid: the next packet out of order is answered again */
-		if (!answer)
-			rq->nak_sent = false;
-	}
-	rq->respond = false;
-	if (rq->mr)
-		sroce_mr_put(rq->mr);
-	rq->mr = NULL;
+	run_mr_put(rq);
 	sroce_qp_unlock(qp);
-
-	/* an acknowledgement that is lost is asked for again, a NAK is not */
-	if (answer && sroce_burst_send(&burst)) {
-		sroce_count(qp_dev(qp), TX_DROPPED);
-		spin_lock_bh(&rq->lock);
-		rq->nak_sent = false;
-		spin_unlock_bh(&rq->lock);
-	}
+	if (owed)
+		sroce_resp_run(qp);
 }

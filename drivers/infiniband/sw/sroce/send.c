@@ -28,14 +28,31 @@
 /* An acknowledgement is asked for four times a window, and at a message's end. */
 #define ASK_FRACTION		4
 
+/* What the requester does with an operation. */
+enum send_kind {
+	SEND_NONE,		/* no such operation */
+	SEND_STREAM,		/* a message of as many packets as it takes */
+	SEND_READ,		/* a request whose response is a message */
+	SEND_ATOMIC,		/* a request whose response is eight bytes */
+	SEND_ATOMIC_WRITE,	/* eight bytes, and a response */
+	SEND_FLUSH,		/* a request, and a response */
+	SEND_LOCAL,		/* nothing leaves */
+};
+
+#define QPT(type)	BIT(IB_QPT_##type)
+#define QPT_RELIABLE	(QPT(RC) | QPT(XRC_INI))
+#define QPT_CONNECTED	(QPT_RELIABLE | QPT(UC))
+
 /**
  * struct send_op - how an operation goes onto the wire
- * @first: opcode of a message's first packet
+ * @first: operation of a message's first packet
  * @middle: of those between
  * @last: of its last
  * @only: of the only one
  * @wc: enum ib_uverbs_wc_opcode of its completion
- * @supported: the row is filled in
+ * @kind: enum send_kind
+ * @inlined: it may have data in place of a list
+ * @qpts: types of queue pairs that have it, a bit each
  */
 struct send_op {
 	u8 first;
@@ -43,29 +60,84 @@ struct send_op {
 	u8 last;
 	u8 only;
 	u8 wc;
-	bool supported;
+	u8 kind;
+	bool inlined;
+	u32 qpts;
 };
+
+#define STREAM(name, last, wc, qpts) {						\
+	WIRE_##name##_FIRST, WIRE_##name##_MIDDLE,				\
+	WIRE_##name##_LAST##last, WIRE_##name##_ONLY##last,			\
+	wc, SEND_STREAM, true, qpts,						\
+}
+#define SINGLE(op, wc, kind, inlined) { 0, 0, 0, op, wc, kind, inlined, QPT_RELIABLE }
+#define LOCAL(wc) { 0, 0, 0, 0, wc, SEND_LOCAL, false, QPT_CONNECTED }
 
 /* By enum ib_uverbs_wr_opcode */
 static const struct send_op send_ops[] = {
-	[IB_UVERBS_WR_SEND] = {
-		WIRE_SEND_FIRST, WIRE_SEND_MIDDLE, WIRE_SEND_LAST, WIRE_SEND_ONLY,
-		IB_UVERBS_WC_SEND, true,
-	},
-	[IB_UVERBS_WR_SEND_WITH_IMM] = {
-		WIRE_SEND_FIRST, WIRE_SEND_MIDDLE, WIRE_SEND_LAST_IMM, WIRE_SEND_ONLY_IMM,
-		IB_UVERBS_WC_SEND, true,
-	},
+	[IB_UVERBS_WR_RDMA_WRITE] =
+		STREAM(WRITE, , IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
+	[IB_UVERBS_WR_RDMA_WRITE_WITH_IMM] =
+		STREAM(WRITE, _IMM, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
+	[IB_UVERBS_WR_SEND] =
+		STREAM(SEND, , IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT(UD) | QPT(RAW_PACKET)),
+	[IB_UVERBS_WR_SEND_WITH_IMM] =
+		STREAM(SEND, _IMM, IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT(UD)),
+	[IB_UVERBS_WR_RDMA_READ] =
+		SINGLE(WIRE_READ_REQUEST, IB_UVERBS_WC_RDMA_READ, SEND_READ, false),
+	[IB_UVERBS_WR_ATOMIC_CMP_AND_SWP] =
+		SINGLE(WIRE_CMP_SWAP, IB_UVERBS_WC_COMP_SWAP, SEND_ATOMIC, false),
+	[IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD] =
+		SINGLE(WIRE_FETCH_ADD, IB_UVERBS_WC_FETCH_ADD, SEND_ATOMIC, false),
+	[IB_UVERBS_WR_LOCAL_INV] = LOCAL(IB_UVERBS_WC_LOCAL_INV),
+	[IB_UVERBS_WR_BIND_MW] = LOCAL(IB_UVERBS_WC_BIND_MW),
+	[IB_UVERBS_WR_SEND_WITH_INV] =
+		STREAM(SEND, _INV, IB_UVERBS_WC_SEND, QPT_RELIABLE),
+	[SROCE_WR_FLUSH] = SINGLE(WIRE_FLUSH, SROCE_WC_FLUSH, SEND_FLUSH, false),
+	[SROCE_WR_ATOMIC_WRITE] =
+		SINGLE(WIRE_ATOMIC_WRITE, SROCE_WC_ATOMIC_WRITE, SEND_ATOMIC_WRITE, true),
 };
 
 /* One turn at a send side. */
 struct send_turn {
 	struct sroce_qp *qp;
 	struct sroce_burst burst;
-	struct sroce_mr *mr;		/* the last region used, held */
+	struct sroce_av *av;		/* UD: the address handle in use, held */
+	bool started;			/* @burst has a path; with @av, locked */
+	u32 start;			/* PSN of the first packet in @burst */
 	u32 budget;
 	bool idle;			/* the ring has been found empty */
 };
+
+static const struct send_op *swqe_op(const struct sroce_sq *sq, u32 index)
+{
+	return &send_ops[sq_copy(sq, index)->opcode];
+}
+
+static bool reliable(const struct sroce_qp *qp)
+{
+	return BIT(qp->ibqp.qp_type) & QPT_RELIABLE;
+}
+
+/* Does a request take one of the peer's responder resources? */
+static bool takes_resource(const struct send_op *op)
+{
+	return op->kind >= SEND_READ && op->kind <= SEND_FLUSH;
+}
+
+/**
+ * sroce_send_awaits - is more than an acknowledgement needed for a request?
+ * @sq: send side; the caller owns it
+ * @index: the request's first block
+ *
+ * Return: true if its response carries data, and has not come.
+ */
+bool sroce_send_awaits(const struct sroce_sq *sq, u32 index)
+{
+	const struct sroce_swqe *swqe = sq_wqe(sq, index);
+
+	return swqe->sent && !swqe->answered && takes_resource(swqe_op(sq, index));
+}
 
 /* Completion */
 
@@ -90,8 +162,11 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 	};
 	bool tell = status || qp->sq_sig_all || wqe->flags & SROCE_WQE_SIGNALED;
 
-	if (wqe->opcode < ARRAY_SIZE(send_ops))
+	if (wqe->opcode < ARRAY_SIZE(send_ops)) {
 		cqe.opcode = send_ops[wqe->opcode].wc;
+		if (swqe->sent && takes_resource(&send_ops[wqe->opcode]))
+			sq->num_rd--;
+	}
 	sq->una += swqe->num_blocks;
 	WRITE_ONCE(sq->q.ring->cons, sq->una);
 	if (!tell)
@@ -118,7 +193,7 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err)
 {
 	sroce_send_complete(qp, status, vendor_err);
-	sroce_qp_error(qp);
+	sroce_qp_send_error(qp);
 }
 
 /* From the ring to the kernel's copy */
@@ -134,24 +209,17 @@ static u32 data_blocks(const struct sroce_send_wqe *wqe)
 	return DIV_ROUND_UP(len, SROCE_SQ_BLOCK);
 }
 
-/* What can be said of a request without looking at memory regions. */
-static enum ib_wc_status check_wqe(struct sroce_qp *qp, u32 index, u32 *length)
+/* The list's entries are all there is of it; their sum is the message. */
+static enum ib_wc_status check_data(struct sroce_qp *qp, u32 index, u32 *length)
 {
-	const u8 flags = SROCE_WQE_FENCE | SROCE_WQE_SIGNALED | SROCE_WQE_SOLICITED |
-			 SROCE_WQE_INLINE;
 	const struct sroce_send_wqe *wqe = sq_copy(&qp->sq, index);
-	u32 len = 0;
+	u32 len = wqe->inline_len;
 	u32 i;
 
-	if (wqe->opcode >= ARRAY_SIZE(send_ops) || !send_ops[wqe->opcode].supported ||
-	    wqe->flags & ~flags || wqe->reserved)
-		return IB_WC_LOC_QP_OP_ERR;
-
 	if (wqe->flags & SROCE_WQE_INLINE) {
-		if (wqe->inline_len > qp->max_inline || wqe->num_sge)
+		if (!send_ops[wqe->opcode].inlined || len > qp->max_inline || wqe->num_sge)
 			return IB_WC_LOC_QP_OP_ERR;
-		len = wqe->inline_len;
-	} else if (wqe->num_sge > qp->max_send_sge || wqe->inline_len) {
+	} else if (wqe->num_sge > qp->max_send_sge || len) {
 		return IB_WC_LOC_QP_OP_ERR;
 	}
 	if (data_blocks(wqe) > wqe->num_blocks)
@@ -163,6 +231,63 @@ static enum ib_wc_status check_wqe(struct sroce_qp *qp, u32 index, u32 *length)
 			return IB_WC_LOC_LEN_ERR;
 	*length = len;
 	return IB_WC_SUCCESS;
+}
+
+/* What can be said of a request without looking at memory regions. */
+static enum ib_wc_status check_wqe(struct sroce_qp *qp, u32 index, u32 *length)
+{
+	const u8 flags = SROCE_WQE_FENCE | SROCE_WQE_SIGNALED | SROCE_WQE_SOLICITED |
+			 SROCE_WQE_INLINE;
+	const struct sroce_send_wqe *wqe = sq_copy(&qp->sq, index);
+	enum ib_wc_status status;
+	const struct send_op *op;
+
+	if (wqe->opcode >= ARRAY_SIZE(send_ops) || wqe->flags & ~flags || wqe->reserved)
+		return IB_WC_LOC_QP_OP_ERR;
+	op = &send_ops[wqe->opcode];
+	if (!(op->qpts & BIT(qp->ibqp.qp_type)))
+		return IB_WC_LOC_QP_OP_ERR;
+	status = check_data(qp, index, length);
+	if (status != IB_WC_SUCCESS)
+		return status;
+
+	switch (op->kind) {
+	case SEND_STREAM:
+		/* a datagram is one packet */
+		if (qp->ibqp.qp_type == IB_QPT_UD && *length > qp->mtu)
+			return IB_WC_LOC_LEN_ERR;
+		break;
+	case SEND_ATOMIC:
+	case SEND_ATOMIC_WRITE:
+		if (*length != sizeof(u64))
+			return IB_WC_LOC_LEN_ERR;
+		break;
+	case SEND_FLUSH:
+	case SEND_LOCAL:
+		if (wqe->num_sge)
+			return IB_WC_LOC_QP_OP_ERR;
+		break;
+	default:
+		break;
+	}
+	/* none may be outstanding, so this one never can be */
+	if (takes_resource(op) && !qp->attr.max_rd_atomic)
+		return IB_WC_LOC_QP_OP_ERR;
+	return IB_WC_SUCCESS;
+}
+
+/* PSNs that a request takes: at least one, but for what is done here. */
+static u32 count_pkts(const struct sroce_qp *qp, const struct send_op *op, u32 length)
+{
+	switch (op->kind) {
+	case SEND_STREAM:
+	case SEND_READ:
+		return max(DIV_ROUND_UP(length, qp->mtu), 1U);
+	case SEND_LOCAL:
+		return 0;
+	default:
+		return 1;
+	}
 }
 
 /* The ring's indices contradict each other: this queue pair is lost. */
@@ -208,8 +333,8 @@ static bool sq_fetch(struct sroce_qp *qp)
 		swqe->num_blocks = n;
 		swqe->status = check_wqe(qp, sq->fetched, &length);
 		swqe->length = length;
-		if (length)
-			swqe->num_pkts = DIV_ROUND_UP(length, qp->mtu);
+		if (swqe->status == IB_WC_SUCCESS)
+			swqe->num_pkts = count_pkts(qp, swqe_op(sq, sq->fetched), length);
 	}
 	sq->fetched += swqe->num_blocks;
 	return true;
@@ -223,41 +348,96 @@ static void next_sge(struct sroce_sq *sq)
 	sq->sge_off = 0;
 }
 
-static struct sroce_mr *turn_mr(struct send_turn *turn, u32 key)
+/**
+ * sroce_send_mr - the region of an lkey
+ * @qp: queue pair; the caller owns its send side
+ * @lkey: the key
+ *
+ * Bottom halves are off. Return: the region, held until another is asked for
+ * or sroce_send_mr_put(); or NULL.
+ */
+struct sroce_mr *sroce_send_mr(struct sroce_qp *qp, u32 lkey)
 {
-	if (turn->mr && turn->mr->key == key)
-		return turn->mr;
-	if (turn->mr)
-		sroce_mr_put(turn->mr);
-	turn->mr = sroce_mr_get(turn->qp->ibqp.pd, key);
-	return turn->mr;
+	struct sroce_sq *sq = &qp->sq;
+
+	if (sq->mr && sq->mr->key == lkey)
+		return sq->mr;
+	sroce_send_mr_put(qp);
+	sq->mr = sroce_mr_get(qp->ibqp.pd, lkey);
+	return sq->mr;
 }
 
-static bool copy_sges(struct send_turn *turn, u8 *to, u32 len)
+/**
+ * sroce_send_mr_put - let go of the region in use
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_send_mr_put(struct sroce_qp *qp)
 {
-	struct sroce_sq *sq = &turn->qp->sq;
+	if (qp->sq.mr)
+		sroce_mr_put(qp->sq.mr);
+	qp->sq.mr = NULL;
+}
+
+enum send_result {
+	SENT,
+	SEND_STOP,		/* for a reason that somebody will end */
+	SEND_BACK,		/* the burst was refused: it is to be sent again */
+};
+
+/* A request that is wrong fails when it is the oldest. */
+static enum send_result send_wrong(struct sroce_swqe *swqe, enum ib_wc_status status)
+{
+	swqe->status = status;
+	return SEND_STOP;
+}
+
+/* The list's memory is not there: have it brought. */
+static enum send_result send_fault(struct sroce_qp *qp, struct sroce_swqe *swqe,
+				   const struct sroce_sge *sge, u32 off)
+{
+	struct sroce_fault *fault = &qp->sq.fault;
+
+	if (fault->err)
+		return send_wrong(swqe, IB_WC_LOC_PROT_ERR);
+	sroce_fault_start(fault, qp->ibqp.pd, NULL, sge->lkey, sge->addr + off,
+			  sge->length - off, false);
+	return SEND_STOP;
+}
+
+static enum send_result copy_sges(struct sroce_qp *qp, u8 *to, u32 len)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+	u32 i = sq->sge, off = sq->sge_off;
 
 	while (len) {
-		const struct sroce_sge *sge = sq_sge(sq, sq->nxt, sq->sge);
-		u64 addr = sge->addr + sq->sge_off;
-		u32 n = min(sge->length - sq->sge_off, len);
+		const struct sroce_sge *sge = sq_sge(sq, sq->nxt, i);
+		u64 addr = sge->addr + off;
+		u32 n = min(sge->length - off, len);
 		struct sroce_mr *mr;
 		void *from;
 
 		if (!n) {
-			next_sge(sq);
+			i++;
+			off = 0;
 			continue;
 		}
-		mr = turn_mr(turn, sge->lkey);
+		mr = sroce_send_mr(qp, sge->lkey);
 		if (!mr || !sroce_mr_covers(mr, addr, n, 0))
-			return false;
+			return send_wrong(swqe, IB_WC_LOC_PROT_ERR);
 		from = sroce_mr_span(mr, addr, &n, false);
+		if (!from)
+			return send_fault(qp, swqe, sge, off);
 		memcpy(to, from, n);
 		to += n;
 		len -= n;
-		sq->sge_off += n;
+		off += n;
 	}
-	return true;
+	/* only now: a packet that was given up starts where it started */
+	sq->sge = i;
+	sq->sge_off = off;
+	sq->fault.err = 0;
+	return SENT;
 }
 
 static void copy_inline(const struct sroce_sq *sq, u32 off, u8 *to, u32 len)
@@ -274,9 +454,9 @@ static void copy_inline(const struct sroce_sq *sq, u32 off, u8 *to, u32 len)
 }
 
 /* Every key before the first byte: a request that is wrong sends nothing. */
-static bool check_sges(struct send_turn *turn)
+static bool check_sges(struct sroce_qp *qp, int access)
 {
-	struct sroce_sq *sq = &turn->qp->sq;
+	struct sroce_sq *sq = &qp->sq;
 	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
 	u32 i;
 
@@ -286,14 +466,14 @@ static bool check_sges(struct send_turn *turn)
 
 		if (!sge->length)
 			continue;
-		mr = turn_mr(turn, sge->lkey);
-		if (!mr || !sroce_mr_covers(mr, sge->addr, sge->length, 0))
+		mr = sroce_send_mr(qp, sge->lkey);
+		if (!mr || !sroce_mr_covers(mr, sge->addr, sge->length, access))
 			return false;
 	}
 	return true;
 }
 
-static u8 pick_opcode(const struct send_op *op, bool first, bool last)
+static u8 pick_operation(const struct send_op *op, bool first, bool last)
 {
 	if (first)
 		return last ? op->only : op->first;
@@ -316,13 +496,24 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 	sq->sge_off = 0;
 	/* which of two sendings was acknowledged nobody knows (Karn) */
 	sq->rtt_start = 0;
+	sq->flight = 0;
 	for (sq->nxt = sq->una; sq->nxt != sq->fetched; sq->nxt += swqe->num_blocks) {
 		swqe = sq_wqe(sq, sq->nxt);
 		if (!swqe->sent || wire_psn_diff(psn, swqe->first_psn) < (s32)swqe->num_pkts)
 			break;
+		sq->flight += swqe_op(sq, sq->nxt)->kind == SEND_STREAM ? swqe->num_pkts : 1;
 	}
 	if (sq->nxt == sq->fetched || !swqe->sent ||
-	    sq_copy(sq, sq->nxt)->flags & SROCE_WQE_INLINE)
+	    swqe_op(sq, sq->nxt)->kind != SEND_STREAM)
+		return;
+	sq->flight += wire_psn_diff(psn, swqe->first_psn);
+	/* what was acknowledged of the oldest is not in flight */
+	swqe = sq_wqe(sq, sq->una);
+	if (swqe_op(sq, sq->una)->kind == SEND_STREAM)
+		sq->flight -= min_t(u32, sq->flight,
+				    wire_psn_diff(sq->psn_una, swqe->first_psn));
+	swqe = sq_wqe(sq, sq->nxt);
+	if (sq_copy(sq, sq->nxt)->flags & SROCE_WQE_INLINE)
 		return;
 
 	off = (u64)wire_psn_diff(psn, swqe->first_psn) * qp->mtu;
@@ -338,83 +529,171 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 	}
 }
 
-enum send_result {
-	SENT,
-	SEND_STOP,		/* for a reason that somebody will end */
-	SEND_BACK,		/* the burst was refused: it is to be sent again */
-};
-
-/* What has been refused was never sent: its PSNs are still to be used. */
-static enum send_result send_flush(struct send_turn *turn, u32 *start)
+/*
+ * What is collected leaves. What has been refused was never sent: its PSNs are
+ * still to be used. Nobody acknowledges unreliable packets: they are done.
+ */
+static enum send_result send_flush(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;
-	int err = sroce_burst_flush(&turn->burst);
+	int err;
 
+	if (!turn->started)
+		return SENT;
+	sroce_burst_seal(&turn->burst);
+	if (turn->av) {
+		spin_unlock(&turn->av->lock);
+		turn->started = false;
+	}
+	err = sroce_burst_send(&turn->burst);
 	if (err == -ENOBUFS) {
 		sroce_count(qp_dev(qp), TX_DROPPED);
-		sroce_send_seek(qp, *start);
+		sroce_send_seek(qp, turn->start);
 		return SEND_BACK;
 	}
-	*start = qp->sq.psn_nxt;
+	turn->start = qp->sq.psn_nxt;
+	if (!reliable(qp))
+		sroce_ack_advance(qp, qp->sq.psn_nxt);
 	return SENT;
 }
 
-static enum send_result send_packet(struct send_turn *turn, u32 *start)
+/* There is no way to the peer. What is unreliable gets lost on the way. */
+static enum send_result send_no_route(struct sroce_qp *qp)
 {
-	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
-	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
-	const struct send_op *op = &send_ops[wqe->opcode];
-	u32 k = swqe->sent ? wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
-	u32 off = k * qp->mtu;
-	u32 payload = min(swqe->length - off, qp->mtu);
-	bool last = k + 1 == swqe->num_pkts;
-	u8 opcode = pick_opcode(op, !k, last);
-	const struct wire_opcode *row = &wire_opcodes[opcode];
-	u32 pad = -payload & 3;
-	u32 len = row->hdr_len + payload + pad + WIRE_ICRC_LEN;
-	bool ask = last || sq->unasked >= SEND_WINDOW / ASK_FRACTION / qp->mtu;
-	u8 *p;
 
-	if (!swqe->sent && !check_sges(turn)) {
-		swqe->status = IB_WC_LOC_PROT_ERR;
+	sroce_count(qp_dev(qp), TX_NO_ROUTE);
+	if (reliable(qp)) {
+		sroce_retry_no_route(qp);
 		return SEND_STOP;
 	}
-	if (!sroce_burst_fits(&turn->burst, len) && send_flush(turn, start) != SENT)
-		return SEND_BACK;
-	p = sroce_burst_reserve(&turn->burst, len);
-	if (!p) {
-		sroce_retry_backoff(qp);
-		return SEND_STOP;
-	}
-
-	wire_bth_put(p, opcode, last && wqe->flags & SROCE_WQE_SOLICITED, pad, SROCE_PKEY,
-		     qp->dqpn, ask, sq->psn_nxt);
-	if (row->flags & WIRE_IMM)
-		memcpy(p + row->hdr_len - WIRE_IMM_LEN, &wqe->imm_data, WIRE_IMM_LEN);
-	p += row->hdr_len;
-	if (wqe->flags & SROCE_WQE_INLINE) {
-		copy_inline(sq, off, p, payload);
-	} else if (!copy_sges(turn, p, payload)) {
-		swqe->status = IB_WC_LOC_PROT_ERR;
-		return SEND_STOP;
-	}
-	memset(p + payload, 0, pad);
-	sroce_burst_commit(&turn->burst);
-
 	if (!swqe->sent) {
 		swqe->sent = true;
 		swqe->first_psn = sq->psn_nxt;
 	}
-	sroce_count(qp_dev(qp), TX_PKTS);
-	sroce_count_add(qp_dev(qp), TX_BYTES, payload);
+	sq->psn_nxt = wire_psn_add(swqe->first_psn, swqe->num_pkts);
+	sq->psn_end = sq->psn_nxt;
+	sq->nxt += swqe->num_blocks;
+	sq->sge = 0;
+	sq->sge_off = 0;
+	sroce_ack_advance(qp, sq->psn_nxt);
+	return SEND_STOP;
+}
+
+/* Get ready to send the next request: where to? */
+static enum send_result send_start(struct send_turn *turn)
+{
+	struct sroce_qp *qp = turn->qp;
+	struct sroce_sq *sq = &qp->sq;
+	const u32 ah = sq_copy(sq, sq->nxt)->ah;
+	struct sroce_path *path = &sq->path;
+	enum send_result res;
+
+	if (qp->ibqp.qp_type == IB_QPT_UD) {
+		if (turn->started && turn->av->num == ah)
+			return SENT;
+		res = send_flush(turn);
+		if (res != SENT)
+			return res;
+		if (turn->av && turn->av->num != ah) {
+			sroce_av_put(turn->av);
+			turn->av = NULL;
+		}
+		if (!turn->av)
+			turn->av = sroce_av_get(qp->ibqp.pd, ah);
+		if (!turn->av)
+			return send_wrong(sq_wqe(sq, sq->nxt), IB_WC_LOC_QP_OP_ERR);
+		spin_lock(&turn->av->lock);
+		path = &turn->av->path;
+	} else if (turn->started) {
+		return SENT;
+	}
+
+	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(&turn->burst, qp->num, path)) {
+		if (turn->av)
+			spin_unlock(&turn->av->lock);
+		return send_no_route(qp);
+	}
+	turn->started = true;
+	turn->start = sq->psn_nxt;
+	sq->no_route = false;
+	return SENT;
+}
+
+/* CMP_SWP on an XRC queue pair has no other place for it. */
+static u32 wqe_srqn(const struct sroce_send_wqe *wqe)
+{
+	return send_ops[wqe->opcode].kind == SEND_ATOMIC ? wqe->imm_data : wqe->remote_srqn;
+}
+
+static u32 reth_len(const struct sroce_send_wqe *wqe, const struct sroce_swqe *swqe, u32 off)
+{
+	return send_ops[wqe->opcode].kind == SEND_FLUSH ? wqe->flush_len : swqe->length - off;
+}
+
+/* The extension headers that the opcode's row names, for @off bytes on. */
+static void put_headers(const struct sroce_qp *qp, u16 flags, u32 off, u8 *p)
+{
+	const struct sroce_sq *sq = &qp->sq;
+	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
+	const bool swap = wqe->opcode == IB_UVERBS_WR_ATOMIC_CMP_AND_SWP;
+
+	if (flags & WIRE_XRCETH) {
+		p[0] = 0;
+		wire_put24(p + 1, wqe_srqn(wqe));
+		p += WIRE_XRCETH_LEN;
+	}
+	if (flags & WIRE_DETH) {
+		/* the top bit stands for the queue pair's own Q_Key, 10.2.5 */
+		wire_put32(p, wqe->remote_qkey >> 31 ? qp->attr.qkey : wqe->remote_qkey);
+		p[4] = 0;
+		wire_put24(p + 5, qp->num->qpn);
+		p += WIRE_DETH_LEN;
+	}
+	if (flags & WIRE_FETH) {
+		wire_put32(p, (wqe->flush_type & 0xf) | (wqe->flush_level & 0x3) << 4);
+		p += WIRE_FETH_LEN;
+	}
+	if (flags & WIRE_RETH) {
+		wire_put64(p, wqe->remote_addr + off);
+		wire_put32(p + 8, wqe->rkey);
+		wire_put32(p + 12, reth_len(wqe, sq_wqe(sq, sq->nxt), off));
+		p += WIRE_RETH_LEN;
+	}
+	if (flags & WIRE_ATOMICETH) {
+		wire_put64(p, wqe->remote_addr);
+		wire_put32(p + 8, wqe->rkey);
+		wire_put64(p + 12, swap ? wqe->swap : wqe->compare_add);
+		wire_put64(p + 20, swap ? wqe->compare_add : 0);
+		p += WIRE_ATOMICETH_LEN;
+	}
+	if (flags & WIRE_IMM)
+		memcpy(p, &wqe->imm_data, WIRE_IMM_LEN);
+	if (flags & WIRE_IETH)
+		wire_put32(p, wqe->imm_data);
+}
+
+/* A packet is in the burst: @psns from psn_nxt on are used. */
+static void send_sent(struct send_turn *turn, u32 psns, bool ask, bool last)
+{
+	struct sroce_qp *qp = turn->qp;
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+
+	if (!swqe->sent) {
+		swqe->sent = true;
+		swqe->first_psn = sq->psn_nxt;
+		if (takes_resource(swqe_op(sq, sq->nxt)))
+			sq->num_rd++;
+	}
+	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
 	if (sq->psn_nxt != sq->psn_end)
 		sroce_count(qp_dev(qp), RETRANSMITTED);
 	else if (ask)
 		sroce_retry_time(qp, sq->psn_nxt);
-	sq->psn_nxt = wire_psn_add(sq->psn_nxt, 1);
+	sq->psn_nxt = wire_psn_add(sq->psn_nxt, psns);
 	if (wire_psn_diff(sq->psn_nxt, sq->psn_end) > 0)
 		sq->psn_end = sq->psn_nxt;
 	if (last) {
@@ -422,7 +701,108 @@ static enum send_result send_packet(struct send_turn *turn, u32 *start)
 		sq->sge = 0;
 		sq->sge_off = 0;
 	}
+}
+
+static enum send_result send_packet(struct send_turn *turn)
+{
+	struct sroce_qp *qp = turn->qp;
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
+	const struct send_op *op = swqe_op(sq, sq->nxt);
+	const bool stream = op->kind == SEND_STREAM;
+	u32 k = swqe->sent ? wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
+	u32 psns = stream ? 1 : swqe->num_pkts - k;
+	bool last = k + psns == swqe->num_pkts;
+	u8 opcode = qp->transport | (stream ? pick_operation(op, !k, last) : op->only);
+	const struct wire_opcode *row = &wire_opcodes[opcode];
+	u32 off = k * qp->mtu;
+	u32 payload = row->flags & WIRE_PAYLOAD ? min(swqe->length - off, qp->mtu) : 0;
+	u32 pad = -payload & 3;
+	u32 len = row->hdr_len + payload + pad + WIRE_ICRC_LEN;
+	bool ask = last || sq->unasked >= SEND_WINDOW / ASK_FRACTION / qp->mtu;
+	enum send_result res;
+	u8 *p;
+
+	if (!swqe->sent &&
+	    !check_sges(qp, row->flags & WIRE_PAYLOAD ? 0 : IB_ACCESS_LOCAL_WRITE))
+		return send_wrong(swqe, IB_WC_LOC_PROT_ERR);
+	res = send_start(turn);
+	if (res != SENT)
+		return res;
+	if (!sroce_burst_fits(&turn->burst, len)) {
+		res = send_flush(turn);
+		if (res == SENT)
+			res = send_start(turn);
+		if (res != SENT)
+			return res;
+	}
+	p = sroce_burst_reserve(&turn->burst, len);
+	if (!p) {
+		sroce_retry_backoff(qp);
+		return SEND_STOP;
+	}
+
+	wire_bth_put(p, opcode, last && wqe->flags & SROCE_WQE_SOLICITED, pad, SROCE_PKEY,
+		     qp->ibqp.qp_type == IB_QPT_UD ? wqe->remote_qpn : qp->dqpn,
+		     ask && reliable(qp), sq->psn_nxt);
+	put_headers(qp, row->flags, off, p + WIRE_BTH_LEN);
+	p += row->hdr_len;
+	if (wqe->flags & SROCE_WQE_INLINE) {
+		copy_inline(sq, off, p, payload);
+	} else {
+		res = copy_sges(qp, p, payload);
+		if (res != SENT)
+			return res;
+	}
+	memset(p + payload, 0, pad);
+	sroce_burst_commit(&turn->burst);
+
+	sroce_count(qp_dev(qp), TX_PKTS);
+	sroce_count_add(qp_dev(qp), TX_BYTES, payload);
+	send_sent(turn, psns, ask, last);
 	return SENT;
+}
+
+/* Bind a window or invalidate a key. Nothing of it is sent, and so nothing is again. */
+static enum send_result send_local(struct send_turn *turn)
+{
+	struct sroce_qp *qp = turn->qp;
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
+	int err;
+
+	/* what was sent before, and may have to be again, uses the key */
+	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && sq->nxt != sq->una)
+		return SEND_STOP;
+
+	sroce_send_mr_put(qp);
+	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV)
+		err = sroce_key_invalidate(qp, qp->ibqp.pd, wqe->imm_data);
+	else
+		err = sroce_mw_bind(qp, wqe);
+	if (err)
+		return send_wrong(swqe, IB_WC_MW_BIND_ERR);
+
+	swqe->sent = true;
+	swqe->first_psn = sq->psn_nxt;
+	sq->nxt += swqe->num_blocks;
+	sroce_ack_advance(qp, sq->psn_una);
+	return SENT;
+}
+
+/* May the request begin now? 10.8.3 for the fence, 9.7.3.1 for the resources */
+static bool may_begin(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	/* SQD: what has begun is finished, nothing begins (10.3.1.1) */
+	if (READ_ONCE(qp->state) == IB_QPS_SQD)
+		return false;
+	if (sq_copy(sq, sq->nxt)->flags & SROCE_WQE_FENCE && sq->num_rd)
+		return false;
+	return !takes_resource(swqe_op(sq, sq->nxt)) || sq->num_rd < qp->attr.max_rd_atomic;
 }
 
 /* The next request to send from, if it may be sent from now. */
@@ -433,6 +813,8 @@ static bool send_ready(struct send_turn *turn)
 	struct sroce_sq *sq = &qp->sq;
 	const struct sroce_swqe *swqe;
 
+	if (sq->fault.active)
+		return false;
 	if (sq->nxt == sq->fetched && (sqd || !sq_fetch(qp))) {
 		turn->idle = !sqd;
 		return false;
@@ -444,8 +826,7 @@ static bool send_ready(struct send_turn *turn)
 			sroce_send_fail(qp, swqe->status, 0);
 		return false;
 	}
-	/* SQD: what has begun is finished, nothing begins (10.3.1.1) */
-	return swqe->sent || !sqd;
+	return swqe->sent || may_begin(qp);
 }
 
 static bool window_open(struct sroce_qp *qp)
@@ -453,7 +834,7 @@ static bool window_open(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 	u32 limit = SEND_WINDOW / qp->mtu;
 
-	if (wire_psn_diff(sq->psn_nxt, sq->psn_una) >= (s32)limit)
+	if (reliable(qp) && sq->flight >= limit)
 		return false;
 	if (atomic_read(&qp->num->tx_skbs) < limit)
 		return true;
@@ -467,30 +848,25 @@ static void send_packets(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
-	u32 start = sq->psn_nxt;
 	enum send_result res = SENT;
 
-	if (sq->rnr_wait || sq->backoff != KTIME_MAX || !send_ready(turn))
+	if (sq->rnr_wait || sq->backoff != KTIME_MAX)
 		return;
-	if (READ_ONCE(qp_dev(qp)->gone) ||
-	    sroce_burst_start(&turn->burst, qp->num, &sq->path)) {
-		sroce_count(qp_dev(qp), TX_NO_ROUTE);
-		sroce_retry_no_route(qp);
-		return;
-	}
-	sq->no_route = false;
-
-	while (turn->budget && window_open(qp) && send_ready(turn)) {
+	while (turn->budget && res == SENT && window_open(qp) && send_ready(turn)) {
 		turn->budget--;
-		res = send_packet(turn, &start);
-		if (res != SENT)
-			break;
+		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
+			res = send_local(turn);
+		else
+			res = send_packet(turn);
 	}
 	if (res != SEND_BACK)
-		res = send_flush(turn, &start);
+		res = send_flush(turn);
+	if (turn->av)
+		sroce_av_put(turn->av);
+	turn->av = NULL;
 	if (res == SEND_BACK)
 		sroce_retry_backoff(qp);
-	/* a request whose keys were found wrong may be the oldest */
+	/* a request that was found wrong may be the oldest */
 	else if (sq->nxt != sq->fetched && sq_wqe(sq, sq->nxt)->status)
 		send_ready(turn);
 }
@@ -541,6 +917,35 @@ static void sleep_or_work(struct sroce_qp *qp)
 	set_bit(SROCE_SQ_WORK, &qp->sq.flags);
 }
 
+/* What was to be paged in is there, or never will be. */
+static void fault_run(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	if (!test_and_clear_bit(SROCE_SQ_FAULT, &sq->flags))
+		return;
+	sq->fault.active = false;
+	/* responses that had no place to go were dropped: ask again */
+	if (sq->fault.write && sq->una != sq->fetched)
+		sroce_send_seek(qp, sq->psn_una);
+}
+
+/**
+ * sroce_send_fault_done - paging in has ended
+ * @qp: queue pair
+ * @err: 0, or why the memory can't be had
+ *
+ * Process context.
+ */
+void sroce_send_fault_done(struct sroce_qp *qp, int err)
+{
+	qp->sq.fault.err = err;
+	/* the outcome before the news of it */
+	smp_mb__before_atomic();
+	set_bit(SROCE_SQ_FAULT, &qp->sq.flags);
+	sroce_send_run(qp);
+}
+
 /* One turn. Return: there is more, and others should have the CPU first. */
 static bool send_turn(struct sroce_qp *qp)
 {
@@ -549,13 +954,13 @@ static bool send_turn(struct sroce_qp *qp)
 	WRITE_ONCE(qp->sq.q.ring->flags, 0);
 	sroce_ack_run(qp);
 	sroce_retry_run(qp);
+	fault_run(qp);
 
 	if (READ_ONCE(qp->state) == IB_QPS_RTS || READ_ONCE(qp->state) == IB_QPS_SQD)
 		send_packets(&turn);
-	if (READ_ONCE(qp->state) == IB_QPS_ERR)
+	if (READ_ONCE(qp->state) == IB_QPS_ERR || READ_ONCE(qp->state) == IB_QPS_SQE)
 		send_flush_all(&turn);
-	if (turn.mr)
-		sroce_mr_put(turn.mr);
+	sroce_send_mr_put(qp);
 
 	check_drained(qp);
 	sroce_retry_arm(qp);
@@ -581,6 +986,9 @@ void sroce_send_run(struct sroce_qp *qp)
 	int turns = SEND_TURNS;
 	bool more = false;
 
+	/* XRC TGT queue pairs have none */
+	if (!sq->q.ring)
+		return;
 	set_bit(SROCE_SQ_WORK, &sq->flags);
 	local_bh_disable();
 	rcu_read_lock();
@@ -609,6 +1017,17 @@ void sroce_send_run(struct sroce_qp *qp)
 void sroce_send_task(struct tasklet_struct *task)
 {
 	sroce_send_run(container_of(task, struct sroce_qp, sq.task));
+}
+
+/**
+ * sroce_send_try_claim - become a send side's owner, if it has none
+ * @qp: queue pair
+ *
+ * Softirq. Return: true, and sroce_send_release() is due.
+ */
+bool sroce_send_try_claim(struct sroce_qp *qp)
+{
+	return !test_and_set_bit_lock(SROCE_SQ_OWNED, &qp->sq.flags);
 }
 
 /**

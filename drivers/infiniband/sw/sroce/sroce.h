@@ -15,6 +15,7 @@
 #include <linux/refcount.h>
 #include <linux/skbuff.h>
 #include <linux/spinlock.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
@@ -36,12 +37,17 @@
 #define SROCE_MAX_DM		(64U << 20)
 #define SROCE_MAX_PD		(1U << 20)
 #define SROCE_MAX_AH		(1U << 20)
+#define SROCE_MAX_SRQ		65536
+#define SROCE_MAX_SRQ_WR	16384
+#define SROCE_MAX_XRCD		65536
+#define SROCE_MAX_MCAST_GRP	8192
+#define SROCE_MAX_MCAST_ATTACH	4096
 #define SROCE_MAX_UCONTEXT	65536
 /* at a path MTU of 256, within half the range of PSNs */
 #define SROCE_MAX_MSG		(1U << 30)
 #define SROCE_PKEY		0xffff
-/* READs and ATOMICs are not there yet; programs set up one of them unasked */
-#define SROCE_MAX_RD_ATOMIC	1
+/* what a program can say in eight bits */
+#define SROCE_MAX_RD_ATOMIC	255
 
 #define SROCE_ACCESS_SUPPORTED						\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
@@ -152,6 +158,8 @@ struct sroce_mw {
 	struct sroce_window *win;
 };
 
+#define SROCE_MCAST_HASH_BITS	8
+
 /**
  * struct sroce_dev - a link
  * @ibdev: the core's device
@@ -166,6 +174,14 @@ struct sroce_mw {
  * @key_next: where the search for a free index goes on
  * @null_mr: what SROCE_NULL_LKEY stands for
  * @dm_pages: device memory that is allocated
+ * @avs: address vectors by number
+ * @av_next: where the search for a free number goes on
+ * @srqs: struct sroce_srqn of XRC shared receive queues, by number
+ * @srq_next: where the search for a free number goes on
+ * @mcast_lock: guards multicast groups; rtnl is taken under it
+ * @mcasts: these, for RCU
+ * @mcast_seed: of their hash
+ * @num_mcast: how many there are
  * @num_ucontext: user contexts
  * @num_pd: protection domains
  * @num_ah: address handles
@@ -173,6 +189,8 @@ struct sroce_mw {
  * @num_qp: queue pairs
  * @num_mr: memory regions
  * @num_mw: memory windows
+ * @num_srq: shared receive queues
+ * @num_xrcd: XRC domains
  */
 struct sroce_dev {
 	struct ib_device ibdev;
@@ -186,6 +204,14 @@ struct sroce_dev {
 	u32 key_next;
 	struct sroce_mr null_mr;
 	atomic_long_t dm_pages;
+	struct xarray avs;
+	u32 av_next;
+	struct xarray srqs;
+	u32 srq_next;
+	struct mutex mcast_lock;
+	struct hlist_head mcasts[1 << SROCE_MCAST_HASH_BITS];
+	u32 mcast_seed;
+	u32 num_mcast;
 	atomic_t num_ucontext;
 	atomic_t num_pd;
 	atomic_t num_ah;
@@ -193,6 +219,8 @@ struct sroce_dev {
 	atomic_t num_qp;
 	atomic_t num_mr;
 	atomic_t num_mw;
+	atomic_t num_srq;
+	atomic_t num_xrcd;
 };
 
 struct sroce_ucontext {
@@ -205,7 +233,11 @@ struct sroce_pd {
 
 struct sroce_ah {
 	struct ib_ah ibah;
-	struct rdma_ah_attr attr;
+	struct sroce_av *av;
+};
+
+struct sroce_xrcd {
+	struct ib_xrcd ibxrcd;
 };
 
 /**
@@ -237,19 +269,75 @@ struct sroce_queue {
 /**
  * struct sroce_cq - a completion queue
  * @ibcq: the core's
- * @lock: one producer at a time; taken last of all locks
+ * @ibuc: the context that maps its ring
+ * @stamps: SROCE_CQ_*
+ * @lock: one producer at a time; taken last of all locks. Guards what follows
  * @q: the ring
  * @prod: the kernel's own index: what stands in the ring is for show
  * @overflown: an entry was lost; nothing more is added (IBTA Vol.1 11.6.3.3)
+ * @mod_count: an event waits for so many completions; 0 for no number
+ * @mod_period: or until the first of them is so many microseconds old; 0 for
+ *	no time
+ * @moderated: completions that an event waits with
+ * @mod_timer: when it waits no longer
  * @events: completion events due or being delivered
  */
 struct sroce_cq {
 	struct ib_cq ibcq;
+	struct ib_ucontext *ibuc;
+	u32 stamps;
 	spinlock_t lock;
 	struct sroce_queue q;
 	u32 prod;
 	bool overflown;
+	u16 mod_count;
+	u16 mod_period;
+	u32 moderated;
+	struct hrtimer mod_timer;
 	atomic_t events;
+};
+
+/**
+ * struct sroce_srqn - what the number of an XRC shared receive queue stands for
+ * @users: keep @srq usable: its own, and one of everybody who looked it up
+ * @idle: the last of @users is gone
+ * @rcu: lookups go by RCU, and the core frees the queue at once
+ * @srq: the queue
+ * @num: the number, 24 bits
+ */
+struct sroce_srqn {
+	refcount_t users;
+	struct completion idle;
+	struct rcu_head rcu;
+	struct sroce_srq *srq;
+	u32 num;
+};
+
+/**
+ * struct sroce_srq - a shared receive queue
+ * @ibsrq: the core's
+ * @ibuc: the context that maps its ring
+ * @num: of an XRC queue, else NULL
+ * @srqn: its number; 0 for none
+ * @max_sge: entries of a receive request
+ * @lock: guards all that follows; taken under a queue pair's receive lock
+ * @q: the ring
+ * @cons: next entry to be taken from the ring
+ * @limit: fewer requests than that raise IB_EVENT_SRQ_LIMIT_REACHED once;
+ *	0: not armed
+ * @broken: the ring's indices made no sense: it is not looked at again
+ */
+struct sroce_srq {
+	struct ib_srq ibsrq;
+	struct ib_ucontext *ibuc;
+	struct sroce_srqn *num;
+	u32 srqn;
+	u8 max_sge;
+	spinlock_t lock;
+	struct sroce_queue q;
+	u32 cons;
+	u32 limit;
+	bool broken;
 };
 
 /**
@@ -285,6 +373,28 @@ struct sroce_path {
 };
 
 /**
+ * struct sroce_av - an address vector: what a number of an address handle
+ *	stands for
+ * @ref: the handle's, and one of everybody who writes packets by it
+ * @rcu: lookups go by RCU
+ * @pd: who may use it; for comparison only
+ * @num: the number
+ * @lock: guards @path; under it, sroce_dev.gone is looked at before a route
+ *	is looked up
+ * @path: to the peer
+ * @attr: as set
+ */
+struct sroce_av {
+	refcount_t ref;
+	struct rcu_head rcu;
+	struct ib_pd *pd;
+	u32 num;
+	spinlock_t lock;
+	struct sroce_path path;
+	struct rdma_ah_attr attr;
+};
+
+/**
  * struct sroce_qpn - what a queue pair's number stands for
  * @ref: keeps this; one of each skb that the stack holds for the queue pair
  * @users: keeps @qp usable: its own, and one of everybody who looked it up
@@ -311,10 +421,12 @@ struct sroce_qpn {
 /**
  * struct sroce_swqe - what the requester knows of a send request
  * @first_psn: of its first packet, once @sent
- * @num_pkts: packets that it takes
+ * @num_pkts: PSNs that it takes: packets, those of a READ's response; none for
+ *	what is done here
  * @length: bytes of its message
  * @num_blocks: of the ring
  * @sent: its first packet has left, its PSNs are taken
+ * @answered: what it asked for has come: READ, ATOMIC and their kin
  * @status: enum ib_wc_status; other than success, it fails when all before
  *	it are complete
  */
@@ -324,16 +436,78 @@ struct sroce_swqe {
 	u32 length;
 	u8 num_blocks;
 	u8 sent;
+	u8 answered;
 	u8 status;
 };
 
-/* An acknowledgement that waits for the owner of the send side. */
-struct sroce_ack_note {
-	u32 psn;
-	u8 syndrome;
+/**
+ * struct sroce_rx_pos - a place in a received skb
+ * @skb: the skb, or the one of its fragment list
+ * @frag: page fragment; -1 for the linear part
+ * @off: bytes into it
+ * @listed: @skb is one of a fragment list
+ */
+struct sroce_rx_pos {
+	const struct sk_buff *skb;
+	int frag;
+	u32 off;
+	bool listed;
 };
 
-#define SROCE_ACK_NOTES		32
+/**
+ * struct sroce_rx - a packet that has come in
+ * @pkt: its headers; valid by its ICRC
+ * @skb: which it is in
+ * @payload: where in @skb
+ * @ipv6: IPv6, else IPv4
+ */
+struct sroce_rx {
+	struct wire_pkt pkt;
+	struct sk_buff *skb;
+	struct sroce_rx_pos payload;
+	bool ipv6;
+};
+
+/**
+ * struct sroce_late - a packet that has to wait for who may take it
+ * @entry: in the list of a queue pair's side
+ * @rx: the packet; its skb is held if there is a payload
+ */
+struct sroce_late {
+	struct list_head entry;
+	struct sroce_rx rx;
+};
+
+/* Packets that may wait; one more is lost, and recovered as such. */
+#define SROCE_MAX_LATE		2048
+
+/**
+ * struct sroce_fault - memory that has to be paged in before one goes on
+ * @work: does it
+ * @qp: for this queue pair; its number is in use as long as @active
+ * @done: called by @work with what came of it
+ * @active: from sroce_fault_start() until @done returns
+ * @err: of the last one, for who tries again: 0 or an errno
+ * @srq: held, where @pd is its
+ * @pd: protection domain
+ * @lkey: region
+ * @addr: in terms of its iova
+ * @len: bytes
+ * @write: they are to be written
+ */
+struct sroce_fault {
+	struct work_struct work;
+	struct sroce_qp *qp;
+	void (*done)(struct sroce_qp *qp, int err);
+	bool active;
+	int err;
+	struct sroce_srq *srq;
+	struct ib_pd *pd;
+	u32 lkey;
+	u64 addr;
+	u64 len;
+	bool write;
+};
 
 /* What others ask of the owner of a send side: bits of sroce_sq.flags */
 enum sroce_sq_flag {
@@ -341,6 +515,7 @@ enum sroce_sq_flag {
 	SROCE_SQ_WORK,		/* look again before you leave */
 	SROCE_SQ_TIMER,		/* the timer has fired */
 	SROCE_SQ_BLOCKED,	/* waits for the stack to release skbs */
+	SROCE_SQ_FAULT,		/* memory has been paged in, or has not */
 };
 
 /**
@@ -358,6 +533,8 @@ enum sroce_sq_flag {
  * @psn_una: oldest packet that is not acknowledged
  * @psn_nxt: packet to be sent next, older ones than @psn_end again
  * @psn_end: packet to be sent for the first time next
+ * @flight: request packets among those from @psn_una to @psn_nxt
+ * @num_rd: requests that have left and wait for data: READ, ATOMIC and kin
  * @unasked: packets since the last one that asked for an acknowledgement
  * @retry_left: until IB_WC_RETRY_EXC_ERR
  * @rnr_left: until IB_WC_RNR_RETRY_EXC_ERR
@@ -374,10 +551,15 @@ enum sroce_sq_flag {
  * @nak_due: go back to @psn_una then, if it is still missing; KTIME_MAX for no
  * @sge: entry of the current request's list that @psn_nxt starts in
  * @sge_off: bytes into it
+ * @rsp_psn: packet of a READ's response that @rsp_sge stands at
+ * @rsp_sge: entry of the oldest request's list that its payload goes to
+ * @rsp_off: bytes into it
+ * @mr: the last region used in this turn, held
+ * @fault: of memory to be sent from or read into
  * @path: to the peer
- * @note_lock: guards the notes
- * @num_notes: acknowledgements left for the owner
- * @note: these
+ * @late_lock: guards what is late
+ * @num_late: packets left for the owner
+ * @late: these, struct sroce_late
  */
 struct sroce_sq {
 	unsigned long flags;
@@ -392,6 +574,8 @@ struct sroce_sq {
 	u32 psn_una;
 	u32 psn_nxt;
 	u32 psn_end;
+	u32 flight;
+	u32 num_rd;
 	u32 unasked;
 	u8 retry_left;
 	u8 rnr_left;
@@ -408,58 +592,148 @@ struct sroce_sq {
 	ktime_t nak_due;
 	u32 sge;
 	u32 sge_off;
+	u32 rsp_psn;
+	u32 rsp_sge;
+	u32 rsp_off;
+	struct sroce_mr *mr;
+	struct sroce_fault fault;
 	struct sroce_path path;
 
-	spinlock_t note_lock;
-	u32 num_notes;
-	struct sroce_ack_note note[SROCE_ACK_NOTES];
+	spinlock_t late_lock;
+	u32 num_late;
+	struct list_head late;
 };
 
 /* What message the responder is in the middle of. */
 enum sroce_recv_op {
 	SROCE_RECV_IDLE,
 	SROCE_RECV_SEND,
+	SROCE_RECV_WRITE,
+};
+
+/**
+ * struct sroce_res - a request whose response carries data, and may have to be
+ * given again: a responder resource (IBTA Vol.1 9.7.4.1.4 and 9.7.5.1.2)
+ * @class: enum wire_class of the request
+ * @todo: a response is owed
+ * @psn: of its first packet
+ * @num_pkts: of the whole response
+ * @start: packet that this giving of it started with
+ * @next: packet to be sent next
+ * @msn: as its AETHs report it
+ * @srqn: XRC: whose protection domain @rkey is of
+ * @rkey: READ
+ * @va: READ
+ * @len: READ
+ * @orig: ATOMIC: what was there before
+ */
+struct sroce_res {
+	u8 class;
+	bool todo;
+	u32 psn;
+	u32 num_pkts;
+	u32 start;
+	u32 next;
+	u32 msn;
+	u32 srqn;
+	u32 rkey;
+	u64 va;
+	u32 len;
+	u64 orig;
+};
+
+/* What others ask of the owner of the responses: bits of sroce_rq.flags */
+enum sroce_resp_flag {
+	SROCE_RESP_OWNED,	/* somebody is at it */
+	SROCE_RESP_WORK,	/* look again before you leave */
+	SROCE_RESP_BLOCKED,	/* waits for the stack to release skbs */
 };
 
 /**
  * struct sroce_rq - the receive side: the responder
  * @lock: guards all that follows, and the queue pair's state
- * @q: the ring
+ * @q: the ring; none with a shared receive queue
  * @cons: next entry to be taken from the ring
  * @epsn: PSN that is expected
+ * @ack_psn: the last that an acknowledgement alone answers
  * @msn: messages completed, as AETHs report it
  * @op: message under way
- * @solicited: its last packet asked for a solicited event
+ * @drop: UC: the message under way has lost a packet
  * @nak_sent: a NAK for @epsn is out: what follows is dropped silently
  * @respond: an answer is owed for what came in this run
  * @syndrome: its AETH syndrome: a NAK acknowledges all before it
- * @notify: the receive CQ's event is due, once @lock is dropped
+ * @notify: this completion queue's event is due, once @lock is dropped
  * @broken: the ring's indices made no sense: it is not looked at again
- * @wqe: copy of the request that @op fills
+ * @has_wqe: a receive request is taken and not complete
+ * @wqe: copy of it
+ * @max_sge: entries it may have
+ * @wqe_srqn: XRC: number of the shared receive queue that it is from
+ * @srq: XRC: that of the packet in hand, held
  * @mr: the last region used in this run, held
+ * @mr_key: key by which it was found
+ * @mr_remote: as a remote one, up to the end of a WRITE's message
+ * @mr_delta: what to add to an address under @mr_key for one of @mr's
  * @sge: entry of its list that the next byte goes to
  * @sge_off: bytes into it
  * @placed: bytes of the message so far
- * @path: to the peer
+ * @va: WRITE: where its next byte goes
+ * @rkey: WRITE: key for it
+ * @left: WRITE: bytes of it to come
+ * @written: WRITE: bytes of it in all
+ * @path: to the peer. Written by who has @lock and owns the responses as well
+ * @fault: of memory that a packet goes to
+ * @num_late: packets that wait for @fault
+ * @late: these, struct sroce_late
+ * @flags: enum sroce_resp_flag
+ * @task: gives responses where the caller of their reason must not
+ * @res: responder resources, a ring
+ * @max_res: of so many
+ * @num_res: resources ever taken: the next is this modulo @max_res
+ * @num_todo: responses owed
+ * @resp_fault: of memory that a READ's response comes from
  */
 struct sroce_rq {
 	spinlock_t lock;
 	struct sroce_queue q;
 	u32 cons;
 	u32 epsn;
+	u32 ack_psn;
 	u32 msn;
 	enum sroce_recv_op op;
+	bool drop;
 	bool nak_sent;
 	bool respond;
 	u8 syndrome;
-	bool notify;
 	bool broken;
+	bool has_wqe;
+	u8 max_sge;
+	u32 wqe_srqn;
+	struct sroce_cq *notify;
 	struct sroce_recv_wqe *wqe;
+	struct sroce_srq *srq;
 	struct sroce_mr *mr;
+	u32 mr_key;
+	bool mr_remote;
+	u64 mr_delta;
 	u32 sge;
 	u32 sge_off;
 	u32 placed;
+	u64 va;
+	u32 rkey;
+	u32 left;
+	u32 written;
 	struct sroce_path path;
+	struct sroce_fault fault;
+	u32 num_late;
+	struct list_head late;
+
+	unsigned long flags;
+	struct tasklet_struct task;
+	struct sroce_res *res;
+	u32 max_res;
+	u32 num_res;
+	u32 num_todo;
+	struct sroce_fault resp_fault;
 };
 
 /**
@@ -471,10 +745,12 @@ struct sroce_rq {
  * @attr: attributes as last set; its state is @state
  * @state: written under rq.lock; read anywhere, and where it matters under
  *	one of the two sides
+ * @transport: enum wire_transport of its packets
  * @mtu: path MTU in bytes
  * @dqpn: the peer's number
  * @sq_sig_all: every send request makes a completion
  * @comm_est: IB_EVENT_COMM_EST has been raised
+ * @last_wqe: IB_EVENT_QP_LAST_WQE_REACHED has been raised
  * @max_send_sge: entries of a send request
  * @max_recv_sge: entries of a receive request
  * @max_inline: bytes
@@ -488,15 +764,33 @@ struct sroce_qp {
 	struct mutex mutex;
 	struct ib_qp_attr attr;
 	enum ib_qp_state state;
+	u8 transport;
 	u32 mtu;
 	u32 dqpn;
 	bool sq_sig_all;
 	bool comm_est;
+	bool last_wqe;
 	u8 max_send_sge;
 	u8 max_recv_sge;
 	u16 max_inline;
 	struct sroce_sq sq ____cacheline_aligned;
 	struct sroce_rq rq ____cacheline_aligned;
+};
+
+/**
+ * struct sroce_mcast - a multicast group, never changed once it is found
+ * @node: in its bucket
+ * @rcu: lookups go by RCU
+ * @mgid: its address as a GID, IPv4 mapped
+ * @num: of its members
+ * @qpn: their numbers, which may be nobody's any more
+ */
+struct sroce_mcast {
+	struct hlist_node node;
+	struct rcu_head rcu;
+	union ib_gid mgid;
+	u32 num;
+	u32 qpn[];
 };
 
 static inline struct sroce_dev *to_sdev(struct ib_device *ibdev)
@@ -522,6 +816,11 @@ static inline struct sroce_mw *to_smw(struct ib_mw *ibmw)
 static inline struct sroce_ah *to_sah(struct ib_ah *ibah)
 {
 	return container_of(ibah, struct sroce_ah, ibah);
+}
+
+static inline struct sroce_srq *to_ssrq(struct ib_srq *ibsrq)
+{
+	return container_of(ibsrq, struct sroce_srq, ibsrq);
 }
 
 static inline struct sroce_qp *to_sqp(struct ib_qp *ibqp)
@@ -604,20 +903,6 @@ struct sroce_burst {
 	struct page *page;
 };
 
-/**
- * struct sroce_rx_pos - a place in a received skb
- * @skb: the skb, or the one of its fragment list
- * @frag: page fragment; -1 for the linear part
- * @off: bytes into it
- * @listed: @skb is one of a fragment list
- */
-struct sroce_rx_pos {
-	const struct sk_buff *skb;
-	int frag;
-	u32 off;
-	bool listed;
-};
-
 /* ucontext.c */
 int sroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
 void sroce_dealloc_ucontext(struct ib_ucontext *ibuc);
@@ -628,6 +913,7 @@ void sroce_mmap_free(struct rdma_user_mmap_entry *entry);
 struct sroce_mapping *sroce_mapping_alloc(struct ib_ucontext *ibuc, size_t size);
 int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entries,
 		      u32 entry_size, struct sroce_ring_map *map);
+void sroce_queue_move(struct sroce_queue *to, const struct sroce_queue *from, u32 cons, u32 num);
 void sroce_queue_free(struct sroce_queue *q);
 extern const struct uapi_definition sroce_uapi_defs[];
 
@@ -642,6 +928,22 @@ bool sroce_udata_clear(struct ib_udata *udata);
 int sroce_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_udata *udata);
 int sroce_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);
 int sroce_destroy_ah(struct ib_ah *ibah, u32 flags);
+struct sroce_av *sroce_av_get(struct ib_pd *pd, u32 num);
+void sroce_av_put(struct sroce_av *av);
+void sroce_av_release_all(struct sroce_dev *sdev);
+
+/* srq.c */
+int sroce_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
+int sroce_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
+int sroce_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
+		     struct ib_udata *udata);
+int sroce_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
+		     enum ib_srq_attr_mask mask, struct ib_udata *udata);
+int sroce_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
+int sroce_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
+bool sroce_srq_fetch(struct sroce_srq *srq, struct sroce_recv_wqe *wqe);
+struct sroce_srq *sroce_srq_get(struct sroce_dev *sdev, u32 srqn);
+void sroce_srq_put(struct sroce_srq *srq);
 
 /* mr.c */
 void sroce_keys_init(struct sroce_dev *sdev);
@@ -754,6 +1056,8 @@ extern const struct uapi_definition sroce_dm_defs[];
 /* cq.c */
 int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		    SROCE_CQ_ATTRS *attrs);
+int sroce_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
+int sroce_resize_cq(struct ib_cq *ibcq, SROCE_RESIZE_CQ_CQE cqe, struct ib_udata *udata);
 int sroce_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 
 enum sroce_cq_result {
@@ -765,6 +1069,11 @@ enum sroce_cq_result {
 enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *cqe,
 				   bool solicited);
 void sroce_cq_notify(struct sroce_cq *cq);
+
+/* mcast.c */
+int sroce_attach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
+int sroce_detach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
+const struct sroce_mcast *sroce_mcast_find(struct sroce_dev *sdev, const union ib_gid *mgid);
 
 /* qp.c */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
@@ -781,6 +1090,7 @@ bool sroce_qpn_use(struct sroce_qpn *num);
 void sroce_qpn_unuse(struct sroce_qpn *num);
 void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type event);
 void sroce_qp_error(struct sroce_qp *qp);
+void sroce_qp_send_error(struct sroce_qp *qp);
 void sroce_qp_error_locked(struct sroce_qp *qp);
 void sroce_qp_unlock(struct sroce_qp *qp) __releases(&qp->rq.lock);
 void sroce_qp_doorbell(struct sroce_qp *qp);
@@ -794,6 +1104,11 @@ void sroce_send_task(struct tasklet_struct *task);
 void sroce_send_seek(struct sroce_qp *qp, u32 psn);
 void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err);
 void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err);
+bool sroce_send_try_claim(struct sroce_qp *qp);
+struct sroce_mr *sroce_send_mr(struct sroce_qp *qp, u32 lkey);
+void sroce_send_mr_put(struct sroce_qp *qp);
+bool sroce_send_awaits(const struct sroce_sq *sq, u32 index);
+void sroce_send_fault_done(struct sroce_qp *qp, int err);
 bool sroce_send_draining(const struct sroce_qp *qp);
 
 /* burst.c */
@@ -819,15 +1134,37 @@ int sroce_net_send(struct sk_buff *skb, struct net *net, bool ipv6);
 void sroce_rx_copy(struct sroce_rx_pos *pos, void *to, u32 len);
 
 /* recv.c */
-void sroce_recv_packet(struct sroce_qp *qp, const struct wire_pkt *pkt,
-		       struct sroce_rx_pos *payload);
+void sroce_recv_packet(struct sroce_qp *qp, struct sroce_rx *rx);
 void sroce_recv_end(struct sroce_qp *qp) __releases(&qp->rq.lock);
+void sroce_recv_fault_done(struct sroce_qp *qp, int err);
 void sroce_recv_flush(struct sroce_qp *qp);
 void sroce_recv_reset(struct sroce_qp *qp);
 
+/* resp.c */
+void sroce_resp_request(struct sroce_qp *qp, const struct sroce_res *res);
+bool sroce_resp_again(struct sroce_qp *qp, const struct wire_pkt *pkt);
+void sroce_resp_run(struct sroce_qp *qp);
+void sroce_resp_claim(struct sroce_qp *qp);
+void sroce_resp_release(struct sroce_qp *qp);
+void sroce_resp_task(struct tasklet_struct *task);
+void sroce_resp_fault_done(struct sroce_qp *qp, int err);
+
 /* ack.c */
-void sroce_ack_note(struct sroce_qp *qp, const struct wire_pkt *pkt);
+void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx);
+void sroce_ack_later(struct sroce_qp *qp, struct sroce_rx *rx);
+void sroce_ack_advance(struct sroce_qp *qp, u32 psn);
 void sroce_ack_run(struct sroce_qp *qp);
+
+/* late.c */
+bool sroce_late_add(struct list_head *list, u32 *num, struct sroce_rx *rx);
+void sroce_late_free(struct sroce_late *late);
+void sroce_late_purge(struct list_head *list, u32 *num);
+int sroce_late_init(void);
+void sroce_late_exit(void);
+void sroce_fault_init(struct sroce_fault *fault, struct sroce_qp *qp,
+		      void (*done)(struct sroce_qp *qp, int err));
+void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce_srq *srq,
+		       u32 lkey, u64 addr, u64 len, bool write);
 
 /* retry.c */
 enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer);

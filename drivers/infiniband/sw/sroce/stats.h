@@ -25,14 +25,25 @@
 	X(RX_WRONG_PEER, "rx_wrong_peer")				\
 	X(RX_WRONG_STATE, "rx_wrong_state")				\
 	X(RX_WRONG_PKEY, "rx_wrong_pkey")				\
+	X(RX_WRONG_QKEY, "qkey_viol_cntr")				\
+	X(RX_UNRELIABLE_DROPPED, "rx_unreliable_dropped")		\
+	X(RX_NO_WQE, "out_of_buffer")					\
+	X(RX_LATE_DROPPED, "rx_late_dropped")				\
 	X(RX_SEND, "rx_send_requests")					\
+	X(RX_WRITE, "rx_write_requests")				\
+	X(RX_READ, "rx_read_requests")					\
+	X(RX_ATOMIC, "rx_atomic_requests")				\
+	X(RX_FLUSH, "rx_flush_requests")				\
+	X(RX_CNP, "rp_cnp_handled")					\
 	X(OUT_OF_SEQUENCE, "out_of_sequence")				\
 	X(DUPLICATE, "duplicate_request")				\
+	X(DUPLICATE_DROPPED, "duplicate_dropped")			\
 	X(SENT_SEQ_NAK, "sent_seq_nak")					\
 	X(SENT_RNR_NAK, "sent_rnr_nak")					\
 	X(SENT_ERR_NAK, "sent_err_nak")					\
 	X(SENT_ACK, "sent_ack")						\
 	X(RCVD_ACK, "rcvd_ack")						\
+	X(RCVD_RESPONSE, "rcvd_response")				\
 	X(STALE_ACK, "stale_ack")					\
 	X(SEQ_ERR, "packet_seq_err")					\
 	X(RNR_NAK, "rnr_nak_retry_err")					\

@@ -166,6 +166,23 @@ int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entri
 }
 
 /**
+ * sroce_queue_move - fill a ring that is to take another's place
+ * @to: the new one, which nobody looks at yet
+ * @from: the one in use; its lock is held
+ * @cons: index of its oldest entry
+ * @num: entries from there on; both rings have as many
+ *
+ * Entries keep their indices, so that no index of either side has to change.
+ */
+void sroce_queue_move(struct sroce_queue *to, const struct sroce_queue *from, u32 cons, u32 num)
+{
+	to->ring->cons = cons;
+	to->ring->prod = cons + num;
+	for (; num; num--, cons++)
+		memcpy(queue_entry(to, cons), queue_entry(from, cons), from->entry_size);
+}
+
+/**
  * sroce_queue_free - give a ring back
  * @q: the queue; one that was never made is fine
  *

@@ -43,6 +43,8 @@ enum wire_operation {
 	WIRE_ATOMIC_WRITE		= 0x1d,
 };
 
+#define wire_operation(opcode)	((opcode) & ~WIRE_TRANSPORT_MASK)
+
 /* What a packet is to the one who takes it. */
 enum wire_class {
 	WIRE_CLASS_NONE,	/* no such opcode */

@@ -11,6 +11,9 @@
 
 #define WIRE_UDP_PORT		4791
 
+/* Of all queue pairs of a group, 10.5.2 */
+#define WIRE_QPN_MULTICAST	0xffffff
+
 #define WIRE_IP4_LEN		20
 #define WIRE_IP6_LEN		40
 #define WIRE_UDP_LEN		8
@@ -46,6 +49,12 @@
 
 /* the longest: XRC FETCH_ADD with BTH, XRCETH and AtomicETH */
 #define WIRE_MAX_HDR_LEN	(WIRE_BTH_LEN + WIRE_XRCETH_LEN + WIRE_ATOMICETH_LEN)
+
+/* FETH, Annex A19: placement type and selectivity level */
+#define WIRE_FETH_GLOBAL	0x01
+#define WIRE_FETH_PERSISTENT	0x02
+#define WIRE_FETH_LEVEL_MR	0x10
+#define WIRE_FETH_MASK		0x13
 
 /* AETH syndrome, 9.7.5.1.1 table 46: two bits of kind, five of value */
 #define WIRE_AETH_KIND_MASK	0xe0

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What cannot be done at once: packets for a side that somebody else is at, or
+ * whose memory is not there, and the paging in of that memory.
+ */
+#include <linux/netfilter.h>
+#include <linux/slab.h>
+#include <net/dst.h>
+
+#include "sroce.h"
+
+static struct workqueue_struct *sroce_fault_wq;
+
+/* It may lie here for long: what it came by must be free to go. */
+static void hold_skb(struct sk_buff *skb)
+{
+	skb_dst_drop(skb);
+	nf_reset_ct(skb);
+	skb_get(skb);
+}
+
+/**
+ * sroce_late_add - keep a packet
+ * @list: of struct sroce_late; its lock is held
+ * @num: how many are in it
+ * @rx: the packet
+ *
+ * Softirq. Return: false if it is lost: there are too many, or no memory.
+ */
+bool sroce_late_add(struct list_head *list, u32 *num, struct sroce_rx *rx)
+{
+	struct sroce_late *late;
+
+	if (*num >= SROCE_MAX_LATE)
+		return false;
+	late = kmalloc(sizeof(*late), GFP_ATOMIC | __GFP_NOWARN);
+	if (!late)
+		return false;
+	late->rx = *rx;
+	if (rx->skb)
+		hold_skb(rx->skb);
+	list_add_tail(&late->entry, list);
+	++*num;
+	return true;
+}
+
+/**
+ * sroce_late_free - a packet has been taken
+ * @late: the packet, in no list
+ */
+void sroce_late_free(struct sroce_late *late)
+{
+	if (late->rx.skb)
+		consume_skb(late->rx.skb);
+	kfree(late);
+}
+
+/**
+ * sroce_late_purge - nobody will take these
+ * @list: of struct sroce_late; its lock is held
+ * @num: becomes 0
+ */
+void sroce_late_purge(struct list_head *list, u32 *num)
+{
+	struct sroce_late *late, *next;
+
+	list_for_each_entry_safe(late, next, list, entry) {
+		list_del(&late->entry);
+		sroce_late_free(late);
+	}
+	*num = 0;
+}
+
+static void fault_work(struct work_struct *work)
+{
+	struct sroce_fault *fault = container_of(work, struct sroce_fault, work);
+	struct sroce_qp *qp = fault->qp;
+	int err;
+
+	err = sroce_mr_fault(fault->pd, fault->lkey, fault->addr, fault->len, fault->write);
+	if (fault->srq)
+		sroce_srq_put(fault->srq);
+	fault->done(qp, err);
+	sroce_qp_put(qp);
+}
+
+/**
+ * sroce_fault_init - set a side's fault up
+ * @fault: the fault
+ * @qp: its queue pair
+ * @done: called in process context with the outcome; clears @fault->active
+ *	under the side's lock
+ */
+void sroce_fault_init(struct sroce_fault *fault, struct sroce_qp *qp,
+		      void (*done)(struct sroce_qp *qp, int err))
+{
+	INIT_WORK(&fault->work, fault_work);
+	fault->qp = qp;
+	fault->done = done;
+}
+
+/**
+ * sroce_fault_start - have memory paged in
+ * @fault: not active
+ * @pd: protection domain
+ * @srq: its owner, where that is not the queue pair, with a reference; or NULL
+ * @lkey: region
+ * @addr: in terms of its iova
+ * @len: bytes
+ * @write: they are to be written
+ *
+ * Softirq; the side's lock is held, and so is the queue pair's number, by who
+ * works on it.
+ */
+void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce_srq *srq,
+		       u32 lkey, u64 addr, u64 len, bool write)
+{
+	/* it is being destroyed: nobody waits any more */
+	if (!sroce_qpn_use(fault->qp->num))
+		return;
+	fault->active = true;
+	fault->srq = srq ? sroce_srq_get(qp_dev(fault->qp), srq->srqn) : NULL;
+	fault->pd = pd;
+	fault->lkey = lkey;
+	fault->addr = addr;
+	fault->len = len;
+	fault->write = write;
+	queue_work(sroce_fault_wq, &fault->work);
+}
+
+/**
+ * sroce_late_init - make the queue of the work that sleeps
+ *
+ * Return: 0 or an errno.
+ */
+int sroce_late_init(void)
+{
+	sroce_fault_wq = alloc_workqueue("sroce_fault", WQ_UNBOUND, 0);
+	return sroce_fault_wq ? 0 : -ENOMEM;
+}
+
+void sroce_late_exit(void)
+{
+	destroy_workqueue(sroce_fault_wq);
+}

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The responder's answers: READ responses, results of ATOMICs, and
+ * acknowledgements, in the order of their requests.
+ *
+ * As the send side, they have one owner at a time: who finds them free gives
+ * all that is owed, others leave a note and go. A READ's response is written a
+ * burst at a time, as far as the stack releases what it got before, so that a
+ * request of a gigabyte takes neither memory nor anybody's CPU for long.
+ */
+#include "sroce.h"
+#include "trace.h"
+
+/* Bursts in a row; then others get the CPU. */
+#define RESP_BUDGET	32
+
+/* Bytes that may be with the stack, as for the requester */
+#define RESP_WINDOW	(256U << 10)
+
+static bool is_ack(u8 syndrome)
+{
+	return (syndrome & WIRE_AETH_KIND_MASK) == WIRE_AETH_ACK;
+}
+
+/**
+ * sroce_resp_request - a request has come whose response carries data
+ * @qp: queue pair; its receive lock is held, and there is a resource free
+ * @res: what to answer
+ */
+void sroce_resp_request(struct sroce_qp *qp, const struct sroce_res *res)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	rq->res[rq->num_res++ % rq->max_res] = *res;
+	rq->num_todo++;
+}
+
+/* The oldest resource that is kept. */
+static u32 oldest_res(const struct sroce_rq *rq)
+{
+	return rq->num_res > rq->max_res ? rq->num_res - rq->max_res : 0;
+}
+
+static struct sroce_res *find_res(struct sroce_rq *rq, u32 psn)
+{
+	u32 i;
+
+	for (i = rq->num_res; i != oldest_res(rq); i--) {
+		struct sroce_res *res = &rq->res[(i - 1) % rq->max_res];
+		s32 k = wire_psn_diff(psn, res->psn);
+
+		if (k >= 0 && k < (s32)res->num_pkts)
+			return res;
+	}
+	return NULL;
+}
+
+/**
+ * sroce_resp_again - a request has come again whose response carries data
+ * @qp: queue pair; its receive lock is held
+ * @pkt: the packet, with a PSN before the one that is expected
+ *
+ * A READ is done anew, from where its requester missed something; the result
+ * of an ATOMIC is the one it had (9.7.5.1.2).
+ *
+ * Return: false if nothing like it is remembered, or it is another request.
+ */
+bool sroce_resp_again(struct sroce_qp *qp, const struct wire_pkt *pkt)
+{
+	struct sroce_rq *rq = &qp->rq;
+	struct sroce_res *res = find_res(rq, pkt->psn);
+	u32 k, off;
+
+	if (!res || res->class != pkt->op->class)
+		return false;
+	k = wire_psn_diff(pkt->psn, res->psn);
+	off = k * qp->mtu;
+	if (res->class == WIRE_CLASS_READ &&
+	    (pkt->rkey != res->rkey || pkt->va != res->va + off ||
+	     pkt->dma_len != res->len - off))
+		return false;
+	if (!res->todo)
+		rq->num_todo++;
+	res->todo = true;
+	res->start = k;
+	res->next = k;
+	return true;
+}
+
+static struct sroce_res *next_todo(struct sroce_rq *rq)
+{
+	u32 i;
+
+	if (!rq->num_todo)
+		return NULL;
+	for (i = oldest_res(rq); i != rq->num_res; i++)
+		if (rq->res[i % rq->max_res].todo)
+			return &rq->res[i % rq->max_res];
+	return NULL;
+}
+
+static void put_response(const struct sroce_qp *qp, u8 *p, u8 operation, u32 pad, u32 psn,
+			 u8 syndrome, u32 msn)
+{
+	wire_bth_put(p, qp->transport | operation, 0, pad, SROCE_PKEY, qp->dqpn, 0, psn);
+	if (wire_opcodes[qp->transport | operation].flags & WIRE_AETH)
+		wire_aeth_put(p + WIRE_BTH_LEN, syndrome, msn);
+}
+
+static u8 read_operation(const struct sroce_res *res, u32 k)
+{
+	const bool last = k + 1 == res->num_pkts;
+
+	if (k == res->start)
+		return last ? WIRE_READ_RESPONSE_ONLY : WIRE_READ_RESPONSE_FIRST;
+	return last ? WIRE_READ_RESPONSE_LAST : WIRE_READ_RESPONSE_MIDDLE;
+}
+
+enum resp_result {
+	RESP_GIVEN,
+	RESP_FULL,		/* the burst, or memory for it */
+	RESP_FAULT,		/* memory has to be paged in */
+	RESP_ACCESS,		/* the key is good for this no more */
+};
+
+/* Read memory under a remote key into a packet. */
+static enum resp_result read_memory(struct sroce_qp *qp, const struct sroce_res *res,
+				    struct ib_pd *pd, struct sroce_srq *srq, u32 off,
+				    u8 *to, u32 len)
+{
+	struct sroce_fault *fault = &qp->rq.resp_fault;
+	enum resp_result result = RESP_GIVEN;
+	u64 addr = res->va + off;
+	struct sroce_mr *mr;
+
+	mr = sroce_mr_get_remote(qp, pd, res->rkey, &addr, len, IB_ACCESS_REMOTE_READ);
+	if (!mr)
+		return RESP_ACCESS;
+	while (len) {
+		u32 n = len;
+		void *from = sroce_mr_span(mr, addr, &n, false);
+
+		if (!from) {
+			result = fault->err ? RESP_ACCESS : RESP_FAULT;
+			break;
+		}
+		memcpy(to, from, n);
+		to += n;
+		addr += n;
+		len -= n;
+	}
+	if (result == RESP_FAULT)
+		sroce_fault_start(fault, pd, srq, mr->key, addr,
+				  min_t(u32, res->len - off, RESP_WINDOW), false);
+	else if (result == RESP_GIVEN)
+		fault->err = 0;
+	sroce_mr_put(mr);
+	return result;
+}
+
+static enum resp_result read_packet(struct sroce_qp *qp, const struct sroce_res *res,
+				    struct ib_pd *pd, struct sroce_srq *srq, u32 k,
+				    struct sroce_burst *b)
+{
+	const u8 operation = read_operation(res, k);
+	const u32 hdr = wire_opcodes[qp->transport | operation].hdr_len;
+	u32 off = k * qp->mtu;
+	u32 payload = min(res->len - off, qp->mtu);
+	u32 pad = -payload & 3;
+	u32 len = hdr + payload + pad + WIRE_ICRC_LEN;
+	enum resp_result result;
+	u8 *p;
+
+	if (!sroce_burst_fits(b, len))
+		return RESP_FULL;
+	p = sroce_burst_reserve(b, len);
+	if (!p)
+		return RESP_FULL;
+	put_response(qp, p, operation, pad, wire_psn_add(res->psn, k),
+		     WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID, res->msn);
+	if (payload) {
+		result = read_memory(qp, res, pd, srq, off, p + hdr, payload);
+		if (result != RESP_GIVEN)
+			return result;
+	}
+	memset(p + hdr + payload, 0, pad);
+	sroce_burst_commit(b);
+	sroce_count(qp_dev(qp), TX_PKTS);
+	sroce_count_add(qp_dev(qp), TX_BYTES, payload);
+	return RESP_GIVEN;
+}
+
+/* As much of a READ's response as one burst takes. */
+static enum resp_result write_read(struct sroce_qp *qp, struct sroce_res *res,
+				   struct sroce_burst *b)
+{
+	enum resp_result result = RESP_GIVEN;
+	struct ib_pd *pd = qp->ibqp.pd;
+	struct sroce_srq *srq = NULL;
+
+	if (qp->transport == WIRE_XRC) {
+		srq = sroce_srq_get(qp_dev(qp), res->srqn);
+		if (!srq)
+			return RESP_ACCESS;
+		pd = srq->ibsrq.pd;
+	}
+	while (result == RESP_GIVEN && res->next != res->num_pkts) {
+		result = read_packet(qp, res, pd, srq, res->next, b);
+		if (result == RESP_GIVEN)
+			res->next++;
+	}
+	if (srq)
+		sroce_srq_put(srq);
+	return result;
+}
+
+/* What has no payload: the result of an ATOMIC, or that something is done. */
+static bool write_small(struct sroce_qp *qp, u8 operation, u32 psn, u8 syndrome, u32 msn,
+			u64 orig, struct sroce_burst *b)
+{
+	const u32 hdr = wire_opcodes[qp->transport | operation].hdr_len;
+	u8 *p = sroce_burst_reserve(b, hdr + WIRE_ICRC_LEN);
+
+	if (!p)
+		return false;
+	put_response(qp, p, operation, 0, psn, syndrome, msn);
+	if (operation == WIRE_ATOMIC_ACKNOWLEDGE)
+		wire_put64(p + WIRE_BTH_LEN + WIRE_AETH_LEN, orig);
+	sroce_burst_commit(b);
+	return true;
+}
+
+static enum resp_result write_res(struct sroce_qp *qp, struct sroce_res *res,
+				  struct sroce_burst *b)
+{
+	u8 operation = WIRE_READ_RESPONSE_ONLY;
+
+	if (res->class == WIRE_CLASS_READ)
+		return write_read(qp, res, b);
+	if (res->class == WIRE_CLASS_ATOMIC)
+		operation = WIRE_ATOMIC_ACKNOWLEDGE;
+	if (!write_small(qp, operation, res->psn, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID,
+			 res->msn, res->orig, b))
+		return RESP_FULL;
+	res->next++;
+	return RESP_GIVEN;
+}
+
+/* A key that was good when the READ came is not any more: 9.9.3, class C */
+static void resp_refuse(struct sroce_qp *qp, u32 psn)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	sroce_count(qp_dev(qp), SENT_ERR_NAK);
+	rq->num_todo = 0;
+	rq->num_res = 0;
+	rq->epsn = psn;
+	rq->syndrome = WIRE_AETH_NAK | WIRE_NAK_REM_ACCESS;
+	rq->respond = true;
+	sroce_qp_event(qp, IB_EVENT_QP_ACCESS_ERR);
+	sroce_qp_error_locked(qp);
+}
+
+/*
+ * What was written of @done counts, unless its requester has asked anew for
+ * something before that meanwhile. The lock is held.
+ */
+static void res_done(struct sroce_qp *qp, const struct sroce_res *before,
+		     const struct sroce_res *done, enum resp_result result)
+{
+	struct sroce_rq *rq = &qp->rq;
+	struct sroce_res *res = next_todo(rq);
+
+	if (!res || res->psn != done->psn || res->start != before->start ||
+	    res->next != before->next)
+		return;
+	res->next = done->next;
+	if (result == RESP_ACCESS) {
+		resp_refuse(qp, wire_psn_add(res->psn, res->next));
+	} else if (res->next == res->num_pkts) {
+		res->todo = false;
+		rq->num_todo--;
+	}
+}
+
+/* An ACK names the last packet that arrived, a NAK the first that did not. */
+static bool write_ack(struct sroce_qp *qp, u8 syndrome, u32 psn, u32 msn,
+		      struct sroce_burst *b)
+{
+	if (!write_small(qp, WIRE_ACKNOWLEDGE, psn, syndrome, msn, 0, b))
+		return false;
+	sroce_count(qp_dev(qp), SENT_ACK);
+	trace_sroce_respond(qp, psn, syndrome);
+	return true;
+}
+
+/* A NAK that did not get out: the next packet out of order is answered again. */
+static void ack_unsaid(struct sroce_qp *qp)
+{
+	spin_lock_bh(&qp->rq.lock);
+	qp->rq.nak_sent = false;
+	sroce_qp_unlock(qp);
+}
+
+static bool resp_blocked(struct sroce_qp *qp)
+{
+	const int limit = RESP_WINDOW / qp->mtu;
+
+	if (atomic_read(&qp->num->tx_skbs) < limit)
+		return false;
+	set_bit(SROCE_RESP_BLOCKED, &qp->rq.flags);
+	/* pairs with tx_free(): it sees the bit, or we see its skb gone */
+	smp_mb__after_atomic();
+	return atomic_read(&qp->num->tx_skbs) >= limit;
+}
+
+/* One burst of a response. Return: there may be more to say. */
+static bool give_res(struct sroce_qp *qp, struct sroce_res *res, struct sroce_burst *b)
+{
+	const struct sroce_res before = *res;
+	enum resp_result result;
+
+	result = write_res(qp, res, b);
+	sroce_burst_seal(b);
+	spin_lock_bh(&qp->rq.lock);
+	res_done(qp, &before, res, result);
+	sroce_qp_unlock(qp);
+	if (sroce_burst_send(b))
+		sroce_count(qp_dev(qp), TX_DROPPED);
+	/* without memory for a single packet, the requester has to ask again */
+	return result != RESP_FAULT && (res->next != before.next || result == RESP_ACCESS);
+}
+
+static bool give_ack(struct sroce_qp *qp, u8 syndrome, u32 psn, u32 msn, struct sroce_burst *b)
+{
+	bool written = write_ack(qp, syndrome, psn, msn, b);
+
+	sroce_burst_seal(b);
+	/* an acknowledgement that is lost is asked for again, a NAK is not */
+	if (!written || sroce_burst_send(b)) {
+		sroce_count(qp_dev(qp), TX_DROPPED);
+		ack_unsaid(qp);
+	}
+	return true;
+}
+
+/* Say the next thing that is owed. Return: there may be more. */
+static bool resp_step(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+	struct sroce_res *todo, res;
+	u32 psn, msn = rq->msn;
+	struct sroce_burst b;
+	bool respond;
+	u8 syndrome;
+
+	spin_lock_bh(&rq->lock);
+	todo = next_todo(rq);
+	if (todo)
+		res = *todo;
+	respond = !todo && rq->respond;
+	if (respond)
+		rq->respond = false;
+	syndrome = rq->syndrome;
+	psn = is_ack(syndrome) ? rq->ack_psn : rq->epsn;
+	msn = rq->msn;
+	spin_unlock_bh(&rq->lock);
+
+	if (!todo && !respond)
+		return false;
+	if (todo && (READ_ONCE(rq->resp_fault.active) || resp_blocked(qp)))
+		return false;
+	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(&b, qp->num, &rq->path)) {
+		sroce_count(qp_dev(qp), TX_NO_ROUTE);
+		if (respond)
+			ack_unsaid(qp);
+		/* what could not be read out is asked for again */
+		return false;
+	}
+	return todo ? give_res(qp, &res, &b) : give_ack(qp, syndrome, psn, msn, &b);
+}
+
+/**
+ * sroce_resp_run - give what answers are owed
+ * @qp: queue pair
+ *
+ * Process context or softirq, with no lock held that the network stack may
+ * want. Returns at once if somebody is at it: that one looks again.
+ */
+void sroce_resp_run(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+	int budget = RESP_BUDGET;
+
+	set_bit(SROCE_RESP_WORK, &rq->flags);
+	local_bh_disable();
+	rcu_read_lock();
+	while (test_bit(SROCE_RESP_WORK, &rq->flags) &&
+	       !test_and_set_bit_lock(SROCE_RESP_OWNED, &rq->flags)) {
+		if (test_and_clear_bit(SROCE_RESP_WORK, &rq->flags))
+			while (budget && resp_step(qp))
+				budget--;
+		clear_bit_unlock(SROCE_RESP_OWNED, &rq->flags);
+		if (!budget)
+			break;
+		/* a note left while we were leaving is seen by one of the two */
+		smp_mb__after_atomic();
+	}
+	rcu_read_unlock();
+	local_bh_enable();
+	if (!budget)
+		tasklet_schedule(&rq->task);
+}
+
+/**
+ * sroce_resp_task - give responses where their caller could not
+ * @task: the receive side's
+ */
+void sroce_resp_task(struct tasklet_struct *task)
+{
+	sroce_resp_run(container_of(task, struct sroce_qp, rq.task));
+}
+
+/**
+ * sroce_resp_claim - become the owner of the responses, to change the path
+ * @qp: queue pair
+ *
+ * Process context; an owner's turn is bounded and does not sleep.
+ */
+void sroce_resp_claim(struct sroce_qp *qp)
+{
+	while (test_and_set_bit_lock(SROCE_RESP_OWNED, &qp->rq.flags))
+		cond_resched();
+}
+
+/**
+ * sroce_resp_release - let the responses go
+ * @qp: queue pair whose responses were claimed
+ */
+void sroce_resp_release(struct sroce_qp *qp)
+{
+	clear_bit_unlock(SROCE_RESP_OWNED, &qp->rq.flags);
+	sroce_resp_run(qp);
+}
+
+/**
+ * sroce_resp_fault_done - paging in has ended
+ * @qp: queue pair
+ * @err: 0, or why the memory can't be had
+ *
+ * Process context.
+ */
+void sroce_resp_fault_done(struct sroce_qp *qp, int err)
+{
+	spin_lock_bh(&qp->rq.lock);
+	qp->rq.resp_fault.err = err;
+	WRITE_ONCE(qp->rq.resp_fault.active, false);
+	sroce_qp_unlock(qp);
+	sroce_resp_run(qp);
+}
