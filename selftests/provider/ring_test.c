@@ -49,7 +49,8 @@ static struct sroce_context ctx;
 static uint32_t next_qpn = 17;
 static uint32_t sq_blocks = 16, rq_entries = 8, cq_entries = 16;
 static struct sroce_ring_map bend;	/* or-ed into the kernel's answers */
-static int leak;	/* QPs and CQs that exist in the kernel */
+static int leak;	/* objects that exist in the kernel */
+static size_t qp_ex_at = 352;	/* where libibverbs looks for VERBS_QP_EX */
 
 static void make_ring(struct sroce_ring_map *map, uint32_t entries,
 		      uint32_t entry_size)
@@ -66,17 +67,24 @@ static void make_ring(struct sroce_ring_map *map, uint32_t entries,
 		abort();
 }
 
-int ibv_cmd_create_cq(struct ibv_context *context, int cqe,
-		      struct ibv_comp_channel *channel, int comp_vector,
-		      struct ibv_cq *cq, struct ibv_create_cq *cmd,
-		      size_t cmd_size, struct ib_uverbs_create_cq_resp *resp,
-		      size_t resp_size)
+static struct sroce_create_cq cq_asked;	/* by the latest create_cq */
+
+int ibv_cmd_create_cq_ex(struct ibv_context *context,
+			 const struct ibv_cq_init_attr_ex *attr,
+			 struct verbs_cq *vcq, struct ibv_create_cq_ex *cmd,
+			 size_t cmd_size,
+			 struct ib_uverbs_ex_create_cq_resp *resp,
+			 size_t resp_size, uint32_t cmd_flags)
 {
 	struct sroce_create_cq_resp *drv = (void *)(resp + 1);
 
-	if (resp_size != sizeof(*resp) + sizeof(*drv))
+	memset(&cq_asked, 0, sizeof(cq_asked));
+	if (cmd_size > sizeof(*cmd))
+		memcpy(&cq_asked, cmd + 1, sizeof(cq_asked));
+	if (resp_size != sizeof(*resp) + sizeof(*drv) || cmd_flags ||
+	    attr->wc_flags || attr->comp_mask)
 		abort();
-	cq->context = context;
+	vcq->cq.context = context;
 	make_ring(&drv->cq, cq_entries, sizeof(struct sroce_cqe));
 	leak++;
 	return 0;
@@ -88,27 +96,74 @@ int ibv_cmd_destroy_cq(struct ibv_cq *cq)
 	return 0;
 }
 
-int ibv_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp,
-		      struct ibv_qp_init_attr *attr, struct ibv_create_qp *cmd,
-		      size_t cmd_size, struct ib_uverbs_create_qp_resp *resp,
-		      size_t resp_size)
+static void make_qp(struct ibv_context *context, struct verbs_qp *vqp,
+		    struct ibv_qp_init_attr_ex *attr,
+		    struct sroce_create_qp_resp *drv)
 {
-	struct sroce_create_qp_resp *drv = (void *)(resp + 1);
+	struct ibv_qp *qp = &vqp->qp;
+	enum ibv_qp_type type = attr->qp_type;
 
-	if (resp_size != sizeof(*resp) + sizeof(*drv))
-		abort();
-	qp->context = pd->context;
+	qp->context = context;
+	qp->pd = attr->pd;
 	qp->send_cq = attr->send_cq;
 	qp->recv_cq = attr->recv_cq;
 	qp->srq = attr->srq;
-	qp->qp_type = attr->qp_type;
+	qp->qp_type = type;
 	qp->qp_num = next_qpn++ & 0xffffff;
-	make_ring(&drv->sq, sq_blocks, SROCE_SQ_BLOCK);
-	if (!attr->srq)
+	/* As the library does, at its own place: comp_mask, then xrcd. */
+	memset((uint8_t *)vqp + qp_ex_at, 0, 4);
+	memset((uint8_t *)vqp + qp_ex_at + 8, 0x5a, 8);
+	leak++;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
+		return;
+	if (type != IBV_QPT_XRC_RECV)
+		make_ring(&drv->sq, sq_blocks, SROCE_SQ_BLOCK);
+	if (!attr->srq && type != IBV_QPT_XRC_RECV && type != IBV_QPT_XRC_SEND)
 		make_ring(&drv->rq, rq_entries,
 			  16 + 16 * attr->cap.max_recv_sge);
-	leak++;
+}
+
+int ibv_cmd_create_qp_ex(struct ibv_context *context, struct verbs_qp *vqp,
+			 struct ibv_qp_init_attr_ex *attr,
+			 struct ibv_create_qp *cmd, size_t cmd_size,
+			 struct ib_uverbs_create_qp_resp *resp,
+			 size_t resp_size)
+{
+	struct sroce_create_qp_resp *drv = (void *)(resp + 1);
+
+	if (resp_size != sizeof(*resp) + sizeof(*drv) ||
+	    cmd_size != sizeof(*cmd))
+		abort();
+	make_qp(context, vqp, attr, drv);
 	return 0;
+}
+
+static struct sroce_create_qp qp_asked;	/* by the latest create_qp_ex */
+
+int ibv_cmd_create_qp_ex2(struct ibv_context *context, struct verbs_qp *vqp,
+			  struct ibv_qp_init_attr_ex *attr,
+			  struct ibv_create_qp_ex *cmd, size_t cmd_size,
+			  struct ib_uverbs_ex_create_qp_resp *resp,
+			  size_t resp_size)
+{
+	struct sroce_create_qp_resp *drv = (void *)(resp + 1);
+
+	memset(&qp_asked, 0, sizeof(qp_asked));
+	if (cmd_size > sizeof(*cmd))
+		memcpy(&qp_asked, cmd + 1, sizeof(qp_asked));
+	if (resp_size != sizeof(*resp) + sizeof(*drv))
+		abort();
+	make_qp(context, vqp, attr, drv);
+	return 0;
+}
+
+/* libibverbs of any version: 352 is 44.0's place for it, 360 is 56.1's. */
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	uint32_t comp_mask;
+
+	memcpy(&comp_mask, (uint8_t *)qp + qp_ex_at, sizeof(comp_mask));
+	return comp_mask & VERBS_QP_EX ? (struct ibv_qp_ex *)qp : NULL;
 }
 
 static int destroy_errno;
@@ -128,7 +183,8 @@ int ibv_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 
 	if (attr->qp_state == IBV_QPS_RESET) {
 		memset(sqp->sq.ring.ring, 0, sizeof(struct sroce_ring));
-		memset(sqp->rq.ring.ring, 0, sizeof(struct sroce_ring));
+		if (sqp->rq.ring.ring)
+			memset(sqp->rq.ring.ring, 0, sizeof(struct sroce_ring));
 	}
 	qp->state = attr->qp_state;
 	return 0;
@@ -152,7 +208,234 @@ void __verbs_log(struct verbs_context *vctx, uint32_t level, const char *fmt,
 	logged++;
 }
 
-/* verbs.c refers to them; nothing here calls them. */
+/* Shared receive queues and work queues. */
+
+static uint32_t next_srqn = 5;
+
+int ibv_cmd_create_srq(struct ibv_pd *pd, struct ibv_srq *srq,
+		       struct ibv_srq_init_attr *attr,
+		       struct ibv_create_srq *cmd, size_t cmd_size,
+		       struct ib_uverbs_create_srq_resp *resp, size_t resp_size)
+{
+	struct sroce_create_srq_resp *drv = (void *)(resp + 1);
+
+	if (resp_size != sizeof(*resp) + sizeof(*drv))
+		abort();
+	srq->context = pd->context;
+	make_ring(&drv->srq, rq_entries, 16 + 16 * attr->attr.max_sge);
+	leak++;
+	return 0;
+}
+
+int ibv_cmd_create_srq_ex(struct ibv_context *context, struct verbs_srq *srq,
+			  struct ibv_srq_init_attr_ex *attr,
+			  struct ibv_create_xsrq *cmd, size_t cmd_size,
+			  struct ib_uverbs_create_srq_resp *resp,
+			  size_t resp_size)
+{
+	struct sroce_create_srq_resp *drv = (void *)(resp + 1);
+
+	if (resp_size != sizeof(*resp) + sizeof(*drv))
+		abort();
+	srq->srq.context = context;
+	srq->srq_type = attr->srq_type;
+	srq->srq_num = next_srqn++;
+	srq->cq = attr->cq;
+	make_ring(&drv->srq, rq_entries, 16 + 16 * attr->attr.max_sge);
+	leak++;
+	return 0;
+}
+
+int ibv_cmd_destroy_srq(struct ibv_srq *srq)
+{
+	leak--;
+	return 0;
+}
+
+/* A ring of other length that holds what is between the indices. */
+static void resize_ring(struct sroce_ring_map *map, const struct sroce_ring *old,
+			uint32_t old_entries, uint32_t entries,
+			uint32_t entry_size)
+{
+	struct sroce_ring *new;
+	uint32_t i;
+
+	make_ring(map, entries, entry_size);
+	new = (void *)(shm + map->offset);
+	*new = *old;
+	for (i = old->cons; i != old->prod; i++)
+		memcpy((uint8_t *)(new + 1) + i % entries * entry_size,
+		       (uint8_t *)(old + 1) + i % old_entries * entry_size,
+		       entry_size);
+}
+
+static int resize_errno;
+
+int ibv_cmd_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
+		       int mask, struct ibv_modify_srq *cmd, size_t cmd_size)
+{
+	struct sroce_ring_view *v = &to_ssrq(ibsrq)->wq.ring;
+	struct sroce_create_srq_resp *resp;
+	struct sroce_modify_srq drv;
+
+	if (resize_errno)
+		return resize_errno;
+	if (!(mask & IBV_SRQ_MAX_WR)) {
+		CHECK(cmd_size == sizeof(*cmd));
+		return 0;
+	}
+	CHECK(cmd_size == sizeof(*cmd) + sizeof(drv));
+	memcpy(&drv, cmd + 1, sizeof(drv));
+	resp = (void *)(uintptr_t)drv.resp_addr;
+	resize_ring(&resp->srq, v->ring, v->num, attr->max_wr, v->entry_size);
+	return 0;
+}
+
+int ibv_cmd_resize_cq(struct ibv_cq *ibcq, int cqe, struct ibv_resize_cq *cmd,
+		      size_t cmd_size, struct ib_uverbs_resize_cq_resp *resp,
+		      size_t resp_size)
+{
+	struct sroce_resize_cq_resp *drv = (void *)(resp + 1);
+	struct sroce_ring_view *v = &to_scq(ibcq)->ring;
+
+	if (resp_size != sizeof(*resp) + sizeof(*drv))
+		abort();
+	if (resize_errno)
+		return resize_errno;
+	resize_ring(&drv->cq, v->ring, v->num, cqe, v->entry_size);
+	/* Whoever still looks at the old one finds rubbish. */
+	memset(v->ring, 0xee, v->map_size);
+	ibcq->cqe = cqe;
+	return 0;
+}
+
+int ibv_cmd_create_wq(struct ibv_context *context,
+		      struct ibv_wq_init_attr *attr, struct ibv_wq *wq,
+		      struct ibv_create_wq *cmd, size_t cmd_size,
+		      struct ib_uverbs_ex_create_wq_resp *resp,
+		      size_t resp_size)
+{
+	struct sroce_create_wq_resp *drv = (void *)(resp + 1);
+
+	if (resp_size != sizeof(*resp) + sizeof(*drv))
+		abort();
+	wq->context = context;
+	wq->cq = attr->cq;
+	wq->wq_num = next_qpn++;
+	make_ring(&drv->rq, rq_entries, 16 + 16 * attr->max_sge);
+	leak++;
+	return 0;
+}
+
+int ibv_cmd_modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *attr,
+		      struct ibv_modify_wq *cmd, size_t cmd_size)
+{
+	if (attr->wq_state == IBV_WQS_RESET)
+		memset(to_srwq(wq)->rq.ring.ring, 0, sizeof(struct sroce_ring));
+	wq->state = attr->wq_state;
+	return 0;
+}
+
+int ibv_cmd_destroy_wq(struct ibv_wq *wq)
+{
+	leak--;
+	return 0;
+}
+
+/* Domains, handles, memory. */
+
+static int handle_pd;
+
+int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *ibpd,
+		     struct ibv_alloc_pd *cmd, size_t cmd_size,
+		     struct ib_uverbs_alloc_pd_resp *resp, size_t resp_size)
+{
+	ibpd->context = context;
+	ibpd->handle = ++handle_pd;
+	leak++;
+	return 0;
+}
+
+int ibv_cmd_dealloc_pd(struct ibv_pd *ibpd)
+{
+	leak--;
+	return 0;
+}
+
+int ibv_cmd_create_ah(struct ibv_pd *ibpd, struct ibv_ah *ah,
+		      struct ibv_ah_attr *attr,
+		      struct ib_uverbs_create_ah_resp *resp, size_t resp_size)
+{
+	struct sroce_create_ah_resp drv = { .ah = 0x00abcdef };
+
+	if (resp_size != sizeof(*resp) + sizeof(drv))
+		abort();
+	memcpy(resp + 1, &drv, sizeof(drv));
+	ah->context = ibpd->context;
+	leak++;
+	return 0;
+}
+
+int ibv_cmd_destroy_ah(struct ibv_ah *ah)
+{
+	leak--;
+	return 0;
+}
+
+int ibv_cmd_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type,
+		     struct ibv_mw *mw, struct ibv_alloc_mw *cmd,
+		     size_t cmd_size, struct ib_uverbs_alloc_mw_resp *resp,
+		     size_t resp_size)
+{
+	mw->context = ibpd->context;
+	mw->pd = ibpd;
+	mw->rkey = 0x1234ff;
+	mw->type = type;
+	leak++;
+	return 0;
+}
+
+int ibv_cmd_dealloc_mw(struct ibv_mw *mw)
+{
+	leak--;
+	return 0;
+}
+
+int ibv_cmd_alloc_dm(struct ibv_context *context,
+		     const struct ibv_alloc_dm_attr *attr, struct verbs_dm *dm,
+		     struct ibv_command_buffer *link)
+{
+	dm->handle = 77;
+	dm->dm.context = context;
+	leak++;
+	return 0;
+}
+
+int ibv_cmd_free_dm(struct verbs_dm *dm)
+{
+	leak--;
+	return 0;
+}
+
+static int dm_regs;
+
+int ibv_cmd_reg_dm_mr(struct ibv_pd *ibpd, struct verbs_dm *dm, uint64_t offset,
+		      size_t length, unsigned int access, struct verbs_mr *vmr,
+		      struct ibv_command_buffer *link)
+{
+	dm_regs++;
+	return 0;
+}
+
+static int deregs;
+
+int ibv_cmd_dereg_mr(struct verbs_mr *m)
+{
+	deregs++;
+	return 0;
+}
+
+/* The sources refer to them; nothing here calls them. */
 #define UNUSED(decl) decl { abort(); }
 UNUSED(int ibv_cmd_query_device_any(struct ibv_context *c,
 	const struct ibv_query_device_ex_input *i,
@@ -160,19 +443,36 @@ UNUSED(int ibv_cmd_query_device_any(struct ibv_context *c,
 	struct ib_uverbs_ex_query_device_resp *r, size_t *rs))
 UNUSED(int ibv_cmd_query_port(struct ibv_context *c, uint8_t p,
 	struct ibv_port_attr *a, struct ibv_query_port *cmd, size_t s))
-UNUSED(int ibv_cmd_alloc_pd(struct ibv_context *c, struct ibv_pd *p,
-	struct ibv_alloc_pd *cmd, size_t s,
-	struct ib_uverbs_alloc_pd_resp *r, size_t rs))
-UNUSED(int ibv_cmd_dealloc_pd(struct ibv_pd *p))
 UNUSED(int ibv_cmd_reg_mr(struct ibv_pd *p, void *a, size_t l, uint64_t v,
 	int access, struct verbs_mr *m, struct ibv_reg_mr *cmd, size_t s,
 	struct ib_uverbs_reg_mr_resp *r, size_t rs))
-UNUSED(int ibv_cmd_dereg_mr(struct verbs_mr *m))
+UNUSED(int ibv_cmd_rereg_mr(struct verbs_mr *m, uint32_t f, void *a, size_t l,
+	uint64_t v, int access, struct ibv_pd *p, struct ibv_rereg_mr *cmd,
+	size_t s, struct ib_uverbs_rereg_mr_resp *r, size_t rs))
+UNUSED(int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *p, uint64_t o, size_t l,
+	uint64_t v, int fd, int access, struct verbs_mr *m,
+	struct ibv_command_buffer *d))
+UNUSED(int ibv_cmd_query_mr(struct ibv_pd *p, struct verbs_mr *m, uint32_t h))
 UNUSED(int ibv_cmd_query_qp(struct ibv_qp *q, struct ibv_qp_attr *a, int m,
 	struct ibv_qp_init_attr *i, struct ibv_query_qp *cmd, size_t s))
-UNUSED(int ibv_cmd_create_ah(struct ibv_pd *p, struct ibv_ah *a,
-	struct ibv_ah_attr *at, struct ib_uverbs_create_ah_resp *r, size_t rs))
-UNUSED(int ibv_cmd_destroy_ah(struct ibv_ah *a))
+UNUSED(int ibv_cmd_open_qp(struct ibv_context *c, struct verbs_qp *q, int s,
+	struct ibv_qp_open_attr *a, struct ibv_open_qp *cmd, size_t cs,
+	struct ib_uverbs_create_qp_resp *r, size_t rs))
+UNUSED(int ibv_cmd_modify_cq(struct ibv_cq *c, struct ibv_modify_cq_attr *a,
+	struct ibv_modify_cq *cmd, size_t s))
+UNUSED(int ibv_cmd_query_srq(struct ibv_srq *s, struct ibv_srq_attr *a,
+	struct ibv_query_srq *cmd, size_t cs))
+UNUSED(int ibv_cmd_open_xrcd(struct ibv_context *c, struct verbs_xrcd *x,
+	int xs, struct ibv_xrcd_init_attr *a, struct ibv_open_xrcd *cmd,
+	size_t s, struct ib_uverbs_open_xrcd_resp *r, size_t rs))
+UNUSED(int ibv_cmd_close_xrcd(struct verbs_xrcd *x))
+UNUSED(int ibv_cmd_create_flow(struct ibv_qp *q, struct ibv_flow *f,
+	struct ibv_flow_attr *a, void *u, size_t s))
+UNUSED(int ibv_cmd_destroy_flow(struct ibv_flow *f))
+UNUSED(int ibv_cmd_create_rwq_ind_table(struct ibv_context *c,
+	struct ibv_rwq_ind_table_init_attr *a, struct ibv_rwq_ind_table *t,
+	struct ib_uverbs_ex_create_rwq_ind_table_resp *r, size_t rs))
+UNUSED(int ibv_cmd_destroy_rwq_ind_table(struct ibv_rwq_ind_table *t))
 
 /* What the doorbell gives the kernel, and what it gets for it. */
 static struct {
@@ -211,10 +511,26 @@ ssize_t __wrap_write(int fd, const void *buf, size_t len)
 	return db.short_write ? db.short_write : 16;
 }
 
+static struct sroce_dm_query_resp dm_resp;
+
+static int query_dm(const struct ib_uverbs_attr *attr, uint16_t method)
+{
+	CHECK(method == SROCE_METHOD_DM_QUERY);
+	CHECK(attr[0].attr_id == SROCE_ATTR_DM_QUERY_HANDLE);
+	CHECK(attr[0].data == 77);
+	CHECK(attr[1].attr_id == SROCE_ATTR_DM_QUERY_RESP);
+	CHECK(attr[1].len == sizeof(dm_resp));
+	memcpy((void *)(uintptr_t)attr[1].data, &dm_resp, sizeof(dm_resp));
+	return 0;
+}
+
 int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
 {
 	struct ib_uverbs_attr *attr = cmd->hdr.attrs;
 	struct sroce_doorbell body;
+
+	if (cmd->hdr.object_id == UVERBS_OBJECT_DM)
+		return query_dm(attr, cmd->hdr.method_id);
 
 	if (db.eintr) {
 		db.eintr--;
@@ -236,7 +552,8 @@ int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
 
 /* Objects to test with. */
 
-static struct ibv_pd pd = { .context = &ctx.vctx.context };
+static struct sroce_pd spd = { .ibpd.context = &ctx.vctx.context };
+#define pd (spd.ibpd)
 
 static struct sroce_cq *new_cq(void)
 {
@@ -377,56 +694,180 @@ static int post_at(struct sroce_qp *qp, uint32_t index, struct ibv_send_wr *wr)
 	return ret;
 }
 
-static void test_opcodes(struct sroce_qp *qp, struct sroce_qp *uc,
-			 struct sroce_qp *ud)
+/*
+ * Which opcodes a queue pair takes from a list of requests, from the tables of
+ * IBTA 10.7.2 and of ibv_post_send(3): bit n is opcode n.
+ */
+static uint32_t opcodes_of(enum ibv_qp_type type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+	case IBV_QPT_XRC_SEND:
+		return 0x83ff;	/* 0 to 9, and ATOMIC_WRITE */
+	case IBV_QPT_UC:
+		return 0x018f;	/* WRITE, SEND, LOCAL_INV, BIND_MW */
+	case IBV_QPT_UD:
+		return 0x000c;	/* SEND with and without immediate data */
+	case IBV_QPT_RAW_PACKET:
+		return 0x0004;	/* SEND */
+	default:
+		return 0;
+	}
+}
+
+static void check_opcode(struct sroce_qp *qp, int op, struct ibv_ah *ah,
+			 struct ibv_mw *mw)
 {
 	struct ibv_sge sge = { .addr = 0x1122334455667788, .length = 7,
 			       .lkey = 0x99aabbcc };
-	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1,
-				  .wr_id = 0xdeadbeefcafe0001 };
+	struct ibv_mr mr = { .lkey = 0x4444 };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = op,
+				  .wr_id = 0xdeadbeefcafe0001,
+				  .imm_data = 0x01020304,
+				  .send_flags = op % 8 };
+	int imm = op == 1 || op == 3, inv = op == 7 || op == 9;
+	int rdma = op == 0 || op == 1 || op == 4 || op == 15;
+	int atomic = op == 5 || op == 6, bind = op == 8;
+	int list = op != 7 && op != 8;
+	enum ibv_qp_type type = qp->vqp.qp.qp_type;
+	int xrc = type == IBV_QPT_XRC_SEND;
+	uint8_t want[48] = {};
+	uint16_t sges = list;
+	uint32_t word;
+	uint64_t quad;
+
+	if (rdma || atomic) {
+		memset(&wr.wr, 0x77, sizeof(wr.wr));
+		wr.wr.rdma.remote_addr = 0x1000000000000001;
+		wr.wr.rdma.rkey = 0x1001;
+	}
+	if (atomic) {
+		wr.wr.atomic.rkey = 0x1001;
+		wr.wr.atomic.compare_add = 0x2000000000000002;
+		wr.wr.atomic.swap = 0x3000000000000003;
+	}
+	if (type == IBV_QPT_UD) {
+		wr.wr.ud.ah = ah;
+		wr.wr.ud.remote_qpn = 0x123456;
+		wr.wr.ud.remote_qkey = 0x80000001;
+	}
+	wr.qp_type.xrc.remote_srqn = 0x5150;
+	if (bind) {
+		wr.bind_mw.mw = mw;
+		wr.bind_mw.rkey = 0x1234aa;
+		wr.bind_mw.bind_info.mr = &mr;
+		wr.bind_mw.bind_info.addr = 0x6000000000000006;
+		wr.bind_mw.bind_info.length = 0x7000000000000007;
+		wr.bind_mw.bind_info.mw_access_flags = 0x23;
+	}
+
+	if (op >= 32 || !(opcodes_of(type) & 1U << op)) {
+		CHECK(post_at(qp, op, &wr) == EINVAL);
+		return;
+	}
+	CHECK(post_at(qp, op, &wr) == 0);
+
+#define PUT(at, val) memcpy(want + (at), &(val), sizeof(val))
+	PUT(0, wr.wr_id);
+	want[8] = op;
+	want[9] = 1;
+	want[10] = op % 8;
+	want[11] = sges;
+	word = imm || inv ? 0x01020304 : xrc && atomic ? 0x5150 : 0;
+	PUT(16, word);
+	word = rdma || atomic ? 0x1001 : bind ? 0x1234aa : 0;
+	PUT(20, word);
+	if (rdma || atomic)
+		PUT(24, wr.wr.rdma.remote_addr);
+	if (atomic)
+		PUT(32, wr.wr.atomic.compare_add);
+	if (op == 5)
+		PUT(40, wr.wr.atomic.swap);
+	else if (xrc && !atomic && op != 7 && !bind)
+		PUT(40, wr.qp_type.xrc.remote_srqn);
+	if (bind) {
+		quad = 0x6000000000000006;
+		PUT(24, quad);
+		quad = 0x7000000000000007;
+		PUT(32, quad);
+		PUT(40, mr.lkey);
+		word = 0x23;
+		PUT(44, word);
+	}
+	if (type == IBV_QPT_UD) {
+		word = 0x00abcdef;
+		PUT(24, word);
+		PUT(28, wr.wr.ud.remote_qpn);
+		PUT(32, wr.wr.ud.remote_qkey);
+	}
+#undef PUT
+	CHECK(!memcmp(&head, want, sizeof(want)));
+	if (broken)
+		printf("# opcode %d, queue pair type %d\n", op, type);
+	if (!list)
+		return;
+	CHECK(!memcmp(data, &sge.addr, 8));
+	CHECK(!memcmp(data + 8, &sge.length, 4));
+	CHECK(!memcmp(data + 12, &sge.lkey, 4));
+}
+
+static void test_opcodes(struct sroce_cq *cq)
+{
+	static const enum ibv_qp_type types[] = {
+		IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND,
+		IBV_QPT_RAW_PACKET,
+	};
+	struct ibv_ah_attr attr = {};
+	struct ibv_ah *ah = sroce_create_ah(&pd, &attr);
+	struct ibv_mw *mw = sroce_alloc_mw(&pd, IBV_MW_TYPE_2);
+	struct ibv_mw *mw1 = sroce_alloc_mw(&pd, IBV_MW_TYPE_1);
+	struct ibv_send_wr wr = { .opcode = IBV_WR_BIND_MW };
+	struct ibv_mw_bind bind = { .wr_id = 8, .send_flags = 2 };
+	struct ibv_mr mr = { .lkey = 9 };
+	struct sroce_qp *qp;
+	unsigned int i;
 	int op;
 
-	for (op = 0; op < 40; op++) {
-		int imm = op == 1 || op == 3, inv = op == 9;
-		int rdma = op == 0 || op == 1 || op == 4;
-		int atomic = op == 5 || op == 6;
-		int known = op <= 6 || op == 9;
-
-		wr.opcode = op;
-		wr.imm_data = 0x01020304;
-		memset(&wr.wr, 0x77, sizeof(wr.wr));
-		if (rdma) {
-			wr.wr.rdma.remote_addr = 0x1000000000000001;
-			wr.wr.rdma.rkey = 0x1001;
-		} else if (atomic) {
-			wr.wr.atomic.remote_addr = 0x1000000000000001;
-			wr.wr.atomic.rkey = 0x1001;
-			wr.wr.atomic.compare_add = 0x2000000000000002;
-			wr.wr.atomic.swap = 0x3000000000000003;
-		}
-		wr.send_flags = op % 8;
-
-		CHECK(post_at(qp, op, &wr) == (known ? 0 : EINVAL));
-		CHECK(post_at(uc, op, &wr) == (op <= 3 ? 0 : EINVAL));
-		CHECK(post_at(ud, op, &wr) == EINVAL);
-		if (!known)
-			continue;
-		post_at(qp, op, &wr);
-		CHECK(head.wr_id == wr.wr_id && head.opcode == op);
-		CHECK(head.flags == op % 8 && head.num_sge == 1);
-		CHECK(head.num_blocks == 1);
-		CHECK(!head.reserved && !head.inline_len);
-		CHECK(head.imm_data == (imm || inv ? 0x01020304 : 0));
-		CHECK(head.rkey == (rdma || atomic ? 0x1001 : 0));
-		CHECK(head.remote_addr ==
-		      (rdma || atomic ? 0x1000000000000001 : 0));
-		CHECK(head.compare_add == (atomic ? 0x2000000000000002 : 0));
-		CHECK(head.swap == (op == 5 ? 0x3000000000000003 : 0));
-		CHECK(!memcmp(data, &sge.addr, 8));
-		CHECK(!memcmp(data + 8, &sge.length, 4));
-		CHECK(!memcmp(data + 12, &sge.lkey, 4));
+	for (i = 0; i < 5; i++) {
+		qp = new_qp_type(cq, cq, types[i]);
+		CHECK(!!qp->rq.ring.num == (types[i] != IBV_QPT_XRC_SEND));
+		for (op = 0; op < 40; op++)
+			check_opcode(qp, op, ah, mw);
+		drop_qp(qp);
 	}
-	done("the header of every opcode; foreign ones are refused");
+	done("the header of every opcode on every kind of queue pair");
+
+	qp = new_qp(cq, cq);
+	wr.bind_mw.mw = mw1;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+	wr.bind_mw.mw = mw;
+	wr.send_flags = IBV_SEND_INLINE;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+	wr.send_flags = 0;
+	wr.bind_mw.bind_info.length = 1;
+	CHECK(post_at(qp, 0, &wr) == EINVAL);
+	wr.bind_mw.bind_info.length = 0;
+	CHECK(post_at(qp, 0, &wr) == 0 && head.num_blocks == 1);
+	CHECK(!head.bind_lkey && !head.bind_len);
+
+	start_wq(&qp->sq, 0);
+	bind.bind_info.mr = &mr;
+	bind.bind_info.length = 5;
+	CHECK(mw1->rkey == 0x1234ff);
+	CHECK(sroce_bind_mw(&qp->vqp.qp, mw, &bind) == EINVAL);
+	bind.bind_info.mw_access_flags = IBV_ACCESS_ZERO_BASED;
+	CHECK(sroce_bind_mw(&qp->vqp.qp, mw1, &bind) == EINVAL);
+	bind.bind_info.mw_access_flags = 0;
+	CHECK(mw1->rkey == 0x1234ff && !qp->sq.ring.prod);
+	CHECK(sroce_bind_mw(&qp->vqp.qp, mw1, &bind) == 0);
+	memcpy(&head, qp->sq.ring.entries, sizeof(head));
+	CHECK(mw1->rkey == 0x123400 && head.rkey == 0x123400);
+	CHECK(head.opcode == IBV_WR_BIND_MW && head.bind_lkey == 9);
+	CHECK(head.wr_id == 8 && head.flags == 2 && head.bind_len == 5);
+	drop_qp(qp);
+	CHECK(!sroce_dealloc_mw(mw) && !sroce_dealloc_mw(mw1));
+	CHECK(!sroce_destroy_ah(ah));
+	done("windows: type 2 by request, type 1 by ibv_bind_mw()");
 }
 
 static void test_refusals(struct sroce_qp *qp)
@@ -1104,7 +1545,7 @@ static void test_threads(void)
 int main(void)
 {
 	struct sroce_cq *cq;
-	struct sroce_qp *qp, *uc, *ud;
+	struct sroce_qp *qp;
 	int fd = memfd_create("sroce", 0);
 
 	if (fd < 0 || ftruncate(fd, SHM_SIZE))
@@ -1117,15 +1558,14 @@ int main(void)
 	ctx.vctx.context.abi_compat = (void *)UINTPTR_MAX;
 	ctx.max_inline = SROCE_MAX_INLINE;
 	ctx.max_sge = SROCE_MAX_SGE;
+	ctx.qp_ex_at = sroce_find_qp_ex();
 
 	cq = new_cq();
 	qp = new_qp(cq, cq);
-	uc = new_qp_type(cq, cq, IBV_QPT_UC);
-	ud = new_qp_type(cq, cq, IBV_QPT_UD);
-	if (!cq || !qp || !uc || !ud)
+	if (!cq || !qp)
 		return 1;
 
-	test_opcodes(qp, uc, ud);
+	test_opcodes(cq);
 	test_refusals(qp);
 	test_data(qp);
 	test_space(qp, cq);
@@ -1133,8 +1573,6 @@ int main(void)
 	test_recv(qp, cq);
 	test_poll(qp, cq);
 	drop_qp(qp);
-	drop_qp(uc);
-	drop_qp(ud);
 	drop_cq(cq);
 	test_answers();
 	test_clean();

@@ -279,6 +279,19 @@ static void tx_free(struct sk_buff *skb)
 	sroce_qpn_put(num);
 }
 
+/**
+ * sroce_tx_charge - an skb goes to the stack
+ * @skb: the skb, as a whole: the stack may change what it says of its packets
+ * @num: who sends; told when the last reference to @skb goes
+ */
+void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num)
+{
+	refcount_inc(&num->ref);
+	atomic_inc(&num->tx_skbs);
+	skb_shinfo(skb)->destructor_arg = num;
+	skb->destructor = tx_free;
+}
+
 static void put_checksum(struct sk_buff *skb, const struct sroce_path *path, bool burst)
 {
 	struct udphdr *udp = udp_hdr(skb);
@@ -324,11 +337,7 @@ void sroce_burst_seal(struct sroce_burst *b)
 	}
 	b->path->ip_id += b->num_pkts;
 
-	/* by the skb: the stack may change what it says of its packets */
-	refcount_inc(&b->num->ref);
-	atomic_inc(&b->num->tx_skbs);
-	skb_shinfo(skb)->destructor_arg = b->num;
-	skb->destructor = tx_free;
+	sroce_tx_charge(skb, b->num);
 }
 
 /**

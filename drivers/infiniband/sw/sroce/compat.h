@@ -19,6 +19,18 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 5, 0)
+#include <linux/netdevice.h>
+#else
+#include <net/gso.h>
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#include <asm/unaligned.h>
+#else
+#include <linux/unaligned.h>
+#endif
+
 #ifndef CONFIG_64BIT
 #error "sroce needs a 64-bit kernel"
 #endif
@@ -122,6 +134,32 @@ static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
 #else
 #define SROCE_CQ_ATTRS struct uverbs_attr_bundle
 #define sroce_cq_udata(attrs) ((attrs) ? &(attrs)->driver_udata : NULL)
+#endif
+
+/* Counters of queue pairs: the core's is a part of the driver's, by port. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
+#define SROCE_COUNTER_PORT
+#define SROCE_COUNTER_OBJ
+#else
+struct sroce_rdma_counter {
+	struct rdma_counter counter;
+};
+
+static inline void sroce_counter_init(struct rdma_counter *counter)
+{
+}
+
+#define SROCE_COUNTER_PORT , u32 port
+#define SROCE_COUNTER_OBJ						\
+	.counter_init = sroce_counter_init,				\
+	INIT_RDMA_OBJ_SIZE(rdma_counter, sroce_rdma_counter, counter),
+#endif
+
+/* A driver's own attributes of shared receive queues */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 7, 0)
+#define SROCE_RES_SRQ
+#else
+#define SROCE_RES_SRQ .fill_res_srq_entry = sroce_fill_res_srq,
 #endif
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(7, 1, 0)

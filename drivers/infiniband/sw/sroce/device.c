@@ -31,6 +31,19 @@ bool sroce_udata_clear(struct ib_udata *udata)
 	return !udata || !udata->inlen || ib_is_udata_cleared(udata, 0, udata->inlen);
 }
 
+/* What an Ethernet netdev has besides. */
+static void raw_attr(struct ib_device_attr *attr)
+{
+	if (IS_ENABLED(CONFIG_NETFILTER_INGRESS))
+		attr->device_cap_flags |= IB_DEVICE_MANAGED_FLOW_STEERING;
+	attr->max_raw_ethy_qp = SROCE_MAX_QP;
+	attr->max_wq_type_rq = SROCE_MAX_WQ;
+	attr->raw_packet_caps = IB_RAW_PACKET_CAP_CVLAN_STRIPPING;
+	attr->rss_caps.supported_qpts = BIT(IB_QPT_RAW_PACKET);
+	attr->rss_caps.max_rwq_indirection_tables = SROCE_MAX_IND_TBL;
+	attr->rss_caps.max_rwq_indirection_table_size = SROCE_MAX_IND_TBL_SIZE;
+}
+
 static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 			      struct ib_udata *udata)
 {
@@ -38,15 +51,17 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 		return -EINVAL;
 
 	memset(attr, 0, sizeof(*attr));
+	if (sroce_raw_able(to_sdev(ibdev)))
+		raw_attr(attr);
 	attr->sys_image_guid = ibdev->node_guid;
 	attr->max_mr_size = ~0ULL;
 	attr->page_size_cap = ~0ULL << PAGE_SHIFT;
 	attr->max_qp = SROCE_MAX_QP;
 	attr->max_qp_wr = SROCE_MAX_QP_WR;
-	attr->device_cap_flags = IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_PORT_ACTIVE_EVENT |
-				 IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_CURR_QP_STATE_MOD |
-				 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC |
-				 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B;
+	attr->device_cap_flags |= IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_PORT_ACTIVE_EVENT |
+				  IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_CURR_QP_STATE_MOD |
+				  IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC |
+				  IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	attr->max_qp_rd_atom = SROCE_MAX_RD_ATOMIC;
 	attr->max_qp_init_rd_atom = SROCE_MAX_RD_ATOMIC;
@@ -209,6 +224,7 @@ static void sroce_dealloc_driver(struct ib_device *ibdev)
 	xa_destroy(&sdev->keys);
 	xa_destroy(&sdev->avs);
 	xa_destroy(&sdev->srqs);
+	xa_destroy(&sdev->counters);
 	free_percpu(sdev->stats);
 }
 
@@ -226,11 +242,19 @@ const struct ib_device_ops sroce_dev_ops = {
 	.alloc_ucontext = sroce_alloc_ucontext,
 	.alloc_xrcd = sroce_alloc_xrcd,
 	.attach_mcast = sroce_attach_mcast,
+	.counter_alloc_stats = sroce_counter_alloc_stats,
+	.counter_bind_qp = sroce_counter_bind_qp,
+	.counter_dealloc = sroce_counter_dealloc,
+	.counter_unbind_qp = sroce_counter_unbind_qp,
+	.counter_update_stats = sroce_counter_update_stats,
 	.create_ah = sroce_create_ah,
 	.create_cq = sroce_create_cq,
+	.create_flow = sroce_create_flow,
 	.create_qp = sroce_create_qp,
+	.create_rwq_ind_table = sroce_create_rwq_ind_table,
 	.create_srq = sroce_create_srq,
 	.create_user_ah = sroce_create_ah,
+	.create_wq = sroce_create_wq,
 	.dealloc_dm = sroce_dealloc_dm,
 	.dealloc_driver = sroce_dealloc_driver,
 	.dealloc_mw = sroce_dealloc_mw,
@@ -241,10 +265,15 @@ const struct ib_device_ops sroce_dev_ops = {
 	.dereg_mr = sroce_dereg_mr,
 	.destroy_ah = sroce_destroy_ah,
 	.destroy_cq = sroce_destroy_cq,
+	.destroy_flow = sroce_destroy_flow,
 	.destroy_qp = sroce_destroy_qp,
+	.destroy_rwq_ind_table = sroce_destroy_rwq_ind_table,
+	.destroy_wq = sroce_destroy_wq,
 	.destroy_srq = sroce_destroy_srq,
 	.detach_mcast = sroce_detach_mcast,
 	.disassociate_ucontext = sroce_disassociate_ucontext,
+	.fill_res_cq_entry = sroce_fill_res_cq,
+	.fill_res_qp_entry = sroce_fill_res_qp,
 	.get_dev_fw_str = sroce_get_dev_fw_str,
 	.get_hw_stats = sroce_get_hw_stats,
 	.get_link_layer = sroce_get_link_layer,
@@ -254,6 +283,7 @@ const struct ib_device_ops sroce_dev_ops = {
 	.modify_cq = sroce_modify_cq,
 	.modify_qp = sroce_modify_qp,
 	.modify_srq = sroce_modify_srq,
+	.modify_wq = sroce_modify_wq,
 	.query_ah = sroce_query_ah,
 	.query_device = sroce_query_device,
 	.query_pkey = sroce_query_pkey,
@@ -271,7 +301,10 @@ const struct ib_device_ops sroce_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_mw, sroce_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_pd, sroce_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, sroce_qp, ibqp),
+	.size_ib_rwq_ind_table = sizeof(struct ib_rwq_ind_table),
 	INIT_RDMA_OBJ_SIZE(ib_srq, sroce_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, sroce_ucontext, ibuc),
 	INIT_RDMA_OBJ_SIZE(ib_xrcd, sroce_xrcd, ibxrcd),
+	SROCE_COUNTER_OBJ
+	SROCE_RES_SRQ
 };

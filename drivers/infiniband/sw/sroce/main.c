@@ -55,9 +55,11 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	sroce_keys_init(sdev);
 	xa_init_flags(&sdev->avs, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
 	xa_init_flags(&sdev->srqs, XA_FLAGS_ALLOC1);
+	xa_init_flags(&sdev->counters, XA_FLAGS_ALLOC1);
 	mutex_init(&sdev->mcast_lock);
 	sdev->mcast_seed = get_random_u32();
 	INIT_LIST_HEAD(&sdev->net_entry);
+	INIT_LIST_HEAD(&sdev->flows.rules);
 
 	sdev->ibdev.node_type = RDMA_NODE_IB_CA;
 	sdev->ibdev.phys_port_cnt = 1;
@@ -172,7 +174,9 @@ static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, vo
 		 * must not outlive the netdev's namespace.
 		 */
 		WRITE_ONCE(to_sdev(ibdev)->gone, true);
+		sroce_flow_detach(to_sdev(ibdev));
 		sroce_qp_fatal_all(to_sdev(ibdev));
+		sroce_wq_fatal_all(to_sdev(ibdev));
 		sroce_av_release_all(to_sdev(ibdev));
 		sroce_net_detach(to_sdev(ibdev));
 		ib_unregister_device_queued(ibdev);
@@ -206,6 +210,7 @@ static int client_add(struct ib_device *ibdev)
 static void client_remove(struct ib_device *ibdev, void *data)
 {
 	sroce_qp_fatal_all(to_sdev(ibdev));
+	sroce_wq_fatal_all(to_sdev(ibdev));
 }
 
 static struct ib_client sroce_client = {

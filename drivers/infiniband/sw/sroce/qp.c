@@ -103,6 +103,30 @@ void sroce_qp_put(struct sroce_qp *qp)
 	sroce_qpn_unuse(qp->num);
 }
 
+/**
+ * sroce_qpn_reserve - a number that no queue pair gets
+ * @qpn: filled in
+ *
+ * May sleep. Return: 0 or an errno.
+ */
+int sroce_qpn_reserve(u32 *qpn)
+{
+	int err;
+
+	err = xa_alloc_cyclic(&sroce_qps, qpn, NULL, XA_LIMIT(QPN_MIN, QPN_MAX),
+			      &sroce_qpn_next, GFP_KERNEL);
+	return min(err, 0);
+}
+
+/**
+ * sroce_qpn_unreserve - the end of sroce_qpn_reserve()
+ * @qpn: the number
+ */
+void sroce_qpn_unreserve(u32 qpn)
+{
+	xa_erase(&sroce_qps, qpn);
+}
+
 static struct sroce_qpn *qpn_alloc(struct sroce_qp *qp)
 {
 	struct sroce_qpn *num = kzalloc(sizeof(*num), GFP_KERNEL);
@@ -380,6 +404,8 @@ static const struct qp_type qp_types[] = {
 	[IB_QPT_UD] = { WIRE_UD, true, true },
 	[IB_QPT_XRC_INI] = { WIRE_XRC, true, false },
 	[IB_QPT_XRC_TGT] = { WIRE_XRC, false, true },
+	/* without a path, none of our packets are its */
+	[IB_QPT_RAW_PACKET] = { WIRE_RC, true, true },
 };
 
 static bool has_type(enum ib_qp_type type)
@@ -418,14 +444,15 @@ static void sides_init(struct sroce_qp *qp)
  */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
+	const bool raw = init->qp_type == IB_QPT_RAW_PACKET;
 	struct sroce_dev *sdev = to_sdev(ibqp->device);
 	struct sroce_create_qp_resp resp = {};
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	if (!has_type(init->qp_type) || init->create_flags || !udata)
+	if (!has_type(init->qp_type) || (init->create_flags && !raw) || !udata)
 		return -EOPNOTSUPP;
-	if (!sroce_udata_clear(udata) || udata->outlen < sizeof(resp))
+	if ((!raw && !sroce_udata_clear(udata)) || udata->outlen < sizeof(resp))
 		return -EINVAL;
 	/* a queue of another kind would be taken for one of ours (11.2.4.1) */
 	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC)
@@ -440,17 +467,23 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	sides_init(qp);
 	qp->transport = qp_types[init->qp_type].transport;
 	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+	if (raw) {
+		err = sroce_raw_create(qp, init, udata);
+		if (err)
+			goto err_count;
+	}
 	qp->num = qpn_alloc(qp);
 	if (!qp->num) {
 		err = -ENOMEM;
-		goto err_count;
+		goto err_raw;
 	}
-	if (qp_types[init->qp_type].sends) {
+	/* a queue pair over an indirection table has no queues of its own */
+	if (qp_types[init->qp_type].sends && !qp->rss) {
 		err = sq_create(qp, &init->cap, &resp.sq);
 		if (err)
 			goto err_num;
 	}
-	if (qp_types[init->qp_type].receives) {
+	if (qp_types[init->qp_type].receives && !qp->rss) {
 		err = rq_create(qp, init, &resp.rq);
 		if (err)
 			goto err_sq;
@@ -473,6 +506,8 @@ err_sq:
 	sq_destroy(qp);
 err_num:
 	sroce_qpn_put(qp->num);
+err_raw:
+	sroce_raw_destroy(qp);
 err_count:
 	atomic_dec(&sdev->num_qp);
 	return err;
@@ -742,7 +777,7 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS || qp->rss)
 		return -EOPNOTSUPP;
 	if (!sroce_udata_clear(udata))
 		return -EINVAL;
@@ -824,6 +859,7 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	rq_destroy(qp);
 	sq_destroy(qp);
+	sroce_raw_destroy(qp);
 	sroce_qpn_put(qp->num);
 	atomic_dec(&sdev->num_qp);
 	return 0;

@@ -425,12 +425,13 @@ void sroce_resp_task(struct tasklet_struct *task)
  * sroce_resp_claim - become the owner of the responses, to change the path
  * @qp: queue pair
  *
- * Process context; an owner's turn is bounded and does not sleep.
+ * The send side is claimed, and bottom halves are off; an owner's turn is
+ * bounded, and on another CPU.
  */
 void sroce_resp_claim(struct sroce_qp *qp)
 {
 	while (test_and_set_bit_lock(SROCE_RESP_OWNED, &qp->rq.flags))
-		cond_resched();
+		cpu_relax();
 }
 
 /**

@@ -792,6 +792,51 @@ static enum send_result send_local(struct send_turn *turn)
 	return SENT;
 }
 
+/* A raw packet queue pair's message is a frame, done with when the stack has it. */
+static enum send_result send_frame(struct send_turn *turn)
+{
+	struct sroce_qp *qp = turn->qp;
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+	const bool again = swqe->sent;
+	enum send_result res = SENT;
+	struct sk_buff *skb;
+	int err;
+
+	sq->sge = 0;
+	sq->sge_off = 0;
+	skb = sroce_raw_alloc(qp, swqe->length);
+	err = PTR_ERR_OR_ZERO(skb);
+	if (!err) {
+		if (sq_copy(sq, sq->nxt)->flags & SROCE_WQE_INLINE)
+			copy_inline(sq, 0, skb->data, swqe->length);
+		else
+			res = copy_sges(qp, skb->data, swqe->length);
+		if (res != SENT) {
+			kfree_skb(skb);
+			return res;
+		}
+		swqe->sent = true;
+		err = sroce_raw_xmit(qp, skb, again);
+	}
+
+	switch (err) {
+	case -EMSGSIZE:
+		return send_wrong(swqe, IB_WC_LOC_LEN_ERR);
+	case -ENOMEM:
+	case -ENOBUFS:
+		sroce_count(qp_dev(qp), TX_DROPPED);
+		return SEND_BACK;
+	case -ENODEV:
+		/* the queue pair is about to hear of it */
+		return SEND_STOP;
+	}
+	sroce_count(qp_dev(qp), TX_RAW);
+	sq->nxt += swqe->num_blocks;
+	sroce_send_complete(qp, IB_WC_SUCCESS, 0);
+	return SENT;
+}
+
 /* May the request begin now? 10.8.3 for the fence, 9.7.3.1 for the resources */
 static bool may_begin(struct sroce_qp *qp)
 {
@@ -856,6 +901,8 @@ static void send_packets(struct send_turn *turn)
 		turn->budget--;
 		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
 			res = send_local(turn);
+		else if (qp->ibqp.qp_type == IB_QPT_RAW_PACKET)
+			res = send_frame(turn);
 		else
 			res = send_packet(turn);
 	}
@@ -1023,22 +1070,28 @@ void sroce_send_task(struct tasklet_struct *task)
  * sroce_send_try_claim - become a send side's owner, if it has none
  * @qp: queue pair
  *
- * Softirq. Return: true, and sroce_send_release() is due.
+ * Any context but hard interrupts. Return: true, with bottom halves off until
+ * sroce_send_release(), which is due.
  */
 bool sroce_send_try_claim(struct sroce_qp *qp)
 {
-	return !test_and_set_bit_lock(SROCE_SQ_OWNED, &qp->sq.flags);
+	local_bh_disable();
+	if (!test_and_set_bit_lock(SROCE_SQ_OWNED, &qp->sq.flags))
+		return true;
+	local_bh_enable();
+	return false;
 }
 
 /**
  * sroce_send_claim - become a send side's owner, to change it
  * @qp: queue pair
  *
- * Process context; an owner's turn is bounded and does not sleep.
+ * Process context; an owner's turn is bounded and does not sleep, nor is it
+ * preempted: bottom halves are off until sroce_send_release().
  */
 void sroce_send_claim(struct sroce_qp *qp)
 {
-	while (test_and_set_bit_lock(SROCE_SQ_OWNED, &qp->sq.flags))
+	while (!sroce_send_try_claim(qp))
 		cond_resched();
 }
 
@@ -1052,4 +1105,5 @@ void sroce_send_release(struct sroce_qp *qp)
 {
 	clear_bit_unlock(SROCE_SQ_OWNED, &qp->sq.flags);
 	sroce_send_run(qp);
+	local_bh_enable();
 }

@@ -12,6 +12,7 @@
 #include <linux/interrupt.h>
 #include <linux/iosys-map.h>
 #include <linux/mutex.h>
+#include <linux/netfilter.h>
 #include <linux/refcount.h>
 #include <linux/skbuff.h>
 #include <linux/spinlock.h>
@@ -46,6 +47,10 @@
 /* at a path MTU of 256, within half the range of PSNs */
 #define SROCE_MAX_MSG		(1U << 30)
 #define SROCE_PKEY		0xffff
+#define SROCE_MAX_FLOWS		4096
+#define SROCE_MAX_WQ		65536
+#define SROCE_MAX_IND_TBL	4096
+#define SROCE_MAX_IND_TBL_SIZE	4096
 /* what a program can say in eight bits */
 #define SROCE_MAX_RD_ATOMIC	255
 
@@ -161,6 +166,21 @@ struct sroce_mw {
 #define SROCE_MCAST_HASH_BITS	8
 
 /**
+ * struct sroce_flows - which frames a link takes from its netdev
+ * @rules: in the order in which they are asked; written under RTNL, read by
+ *	RCU
+ * @num: of them; RTNL
+ * @ndev: where @hook is, held; NULL where it is not. RTNL
+ * @hook: sees the frames that come in
+ */
+struct sroce_flows {
+	struct list_head rules;
+	u32 num;
+	struct net_device *ndev;
+	struct nf_hook_ops hook;
+};
+
+/**
  * struct sroce_dev - a link
  * @ibdev: the core's device
  * @net: the namespace of its netdev, whose sockets it uses; NULL once given
@@ -178,6 +198,7 @@ struct sroce_mw {
  * @av_next: where the search for a free number goes on
  * @srqs: struct sroce_srqn of XRC shared receive queues, by number
  * @srq_next: where the search for a free number goes on
+ * @counters: struct sroce_qp_counter by the core's id
  * @mcast_lock: guards multicast groups; rtnl is taken under it
  * @mcasts: these, for RCU
  * @mcast_seed: of their hash
@@ -191,6 +212,9 @@ struct sroce_mw {
  * @num_mw: memory windows
  * @num_srq: shared receive queues
  * @num_xrcd: XRC domains
+ * @num_wq: work queues
+ * @num_ind_tbl: indirection tables
+ * @flows: flow steering
  */
 struct sroce_dev {
 	struct ib_device ibdev;
@@ -208,6 +232,7 @@ struct sroce_dev {
 	u32 av_next;
 	struct xarray srqs;
 	u32 srq_next;
+	struct xarray counters;
 	struct mutex mcast_lock;
 	struct hlist_head mcasts[1 << SROCE_MCAST_HASH_BITS];
 	u32 mcast_seed;
@@ -221,6 +246,9 @@ struct sroce_dev {
 	atomic_t num_mw;
 	atomic_t num_srq;
 	atomic_t num_xrcd;
+	atomic_t num_wq;
+	atomic_t num_ind_tbl;
+	struct sroce_flows flows;
 };
 
 struct sroce_ucontext {
@@ -741,6 +769,7 @@ struct sroce_rq {
  * @ibqp: the core's
  * @ibuc: the context that may ring for it
  * @num: its number; outlives it
+ * @stats: of the counter that it is bound to; NULL: the device's
  * @mutex: one modify, query or destroy at a time
  * @attr: attributes as last set; its state is @state
  * @state: written under rq.lock; read anywhere, and where it matters under
@@ -754,6 +783,8 @@ struct sroce_rq {
  * @max_send_sge: entries of a send request
  * @max_recv_sge: entries of a receive request
  * @max_inline: bytes
+ * @strip_vlan: raw packets: a VLAN tag goes into the completion
+ * @rss: raw packets: how they are spread over an indirection table, or NULL
  * @sq: send side
  * @rq: receive side
  */
@@ -761,6 +792,7 @@ struct sroce_qp {
 	struct ib_qp ibqp;
 	struct ib_ucontext *ibuc;
 	struct sroce_qpn *num;
+	struct sroce_stats __percpu *stats;
 	struct mutex mutex;
 	struct ib_qp_attr attr;
 	enum ib_qp_state state;
@@ -773,8 +805,108 @@ struct sroce_qp {
 	u8 max_send_sge;
 	u8 max_recv_sge;
 	u16 max_inline;
+	bool strip_vlan;
+	struct sroce_rss *rss;
 	struct sroce_sq sq ____cacheline_aligned;
 	struct sroce_rq rq ____cacheline_aligned;
+};
+
+/**
+ * struct sroce_wq - a receive queue of an indirection table
+ * @ibwq: the core's; its state is written under rq.lock
+ * @ibuc: the context that may ring for it
+ * @rcu: lookups go by RCU
+ * @users: its own, and one of each doorbell
+ * @idle: the last of @users is gone
+ * @strip_vlan: a VLAN tag goes into the completion
+ * @max_sge: entries of a receive request
+ * @rq: the queue; what a responder needs besides is not used
+ */
+struct sroce_wq {
+	struct ib_wq ibwq;
+	struct ib_ucontext *ibuc;
+	struct rcu_head rcu;
+	refcount_t users;
+	struct completion idle;
+	bool strip_vlan;
+	u8 max_sge;
+	struct sroce_rq rq;
+};
+
+/**
+ * struct sroce_flow_key - what rules and hashes look at of a frame
+ * @dmac: destination
+ * @smac: source
+ * @type: behind VLAN tags
+ * @vlan: the outermost tag, with @has_vlan
+ * @has_vlan: there is one
+ * @l3: 4 or 6 for IP, else all but the above is zero
+ * @l4: IPPROTO_TCP or IPPROTO_UDP where @sport and @dport are
+ * @ip_ok: its IP header is right; no rule asks for this
+ * @src: IP address; IPv4 in the first four bytes
+ * @dst: IP address
+ * @flow_label: IPv6
+ * @proto: protocol or next header
+ * @tos: TOS or traffic class
+ * @ttl: TTL or hop limit
+ * @ip_flags: enum ib_ipv4_flags
+ * @sport: port
+ * @dport: port
+ *
+ * Without holes: compared as 64-bit words.
+ */
+struct sroce_flow_key {
+	u8 dmac[6];
+	u8 smac[6];
+	__be16 type;
+	__be16 vlan;
+	u8 src[16];
+	u8 dst[16];
+	__be32 flow_label;
+	u8 proto;
+	u8 tos;
+	u8 ttl;
+	u8 ip_flags;
+	__be16 sport;
+	__be16 dport;
+	u8 has_vlan;
+	u8 l3;
+	u8 l4;
+	u8 ip_ok;
+} __aligned(8);
+
+/**
+ * struct sroce_frames - a received skb as real frames
+ * @skb: the first; linked by next where @own
+ * @mac: offset of the MAC header from their data; 0 or less
+ * @own: they are copies, and not the skb that was received
+ * @csum_ok: TCP's or UDP's checksum is right
+ */
+struct sroce_frames {
+	struct sk_buff *skb;
+	int mac;
+	bool own;
+	bool csum_ok;
+};
+
+/**
+ * struct sroce_sink - a receive queue that frames go to
+ * @rq: the queue
+ * @sdev: its link
+ * @pd: its protection domain
+ * @cq: its completion queue
+ * @num: for the completions
+ * @max_sge: entries of a receive request
+ * @strip_vlan: a VLAN tag goes into the completion
+ */
+struct sroce_sink {
+	struct sroce_rq *rq;
+	struct sroce_dev *sdev;
+	struct ib_pd *pd;
+	struct sroce_cq *cq;
+	u32 num;
+	u8 max_sge;
+	bool strip_vlan;
 };
 
 /**
@@ -826,6 +958,11 @@ static inline struct sroce_srq *to_ssrq(struct ib_srq *ibsrq)
 static inline struct sroce_qp *to_sqp(struct ib_qp *ibqp)
 {
 	return container_of(ibqp, struct sroce_qp, ibqp);
+}
+
+static inline struct sroce_wq *to_swq(struct ib_wq *ibwq)
+{
+	return container_of(ibwq, struct sroce_wq, ibwq);
 }
 
 static inline struct sroce_mapping *to_smapping(struct rdma_user_mmap_entry *entry)
@@ -1075,6 +1212,11 @@ int sroce_attach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
 int sroce_detach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
 const struct sroce_mcast *sroce_mcast_find(struct sroce_dev *sdev, const union ib_gid *mgid);
 
+/* restrack.c */
+int sroce_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
+int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
+int sroce_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq);
+
 /* qp.c */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
 int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
@@ -1086,6 +1228,8 @@ struct sroce_qp *sroce_qp_get(u32 qpn);
 void sroce_qp_put(struct sroce_qp *qp);
 void sroce_qpn_put(struct sroce_qpn *num);
 void sroce_qpn_wait(void);
+int sroce_qpn_reserve(u32 *qpn);
+void sroce_qpn_unreserve(u32 qpn);
 bool sroce_qpn_use(struct sroce_qpn *num);
 void sroce_qpn_unuse(struct sroce_qpn *num);
 void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type event);
@@ -1119,6 +1263,7 @@ void sroce_burst_commit(struct sroce_burst *b);
 void sroce_burst_seal(struct sroce_burst *b);
 int sroce_burst_send(struct sroce_burst *b);
 int sroce_burst_flush(struct sroce_burst *b);
+void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num);
 void sroce_burst_exit(void);
 
 /* net.c */
@@ -1178,6 +1323,44 @@ void sroce_retry_backoff(struct sroce_qp *qp);
 void sroce_retry_arm(struct sroce_qp *qp);
 void sroce_retry_no_route(struct sroce_qp *qp);
 void sroce_retry_reset(struct sroce_qp *qp);
+
+/* raw.c */
+bool sroce_raw_able(struct sroce_dev *sdev);
+int sroce_raw_create(struct sroce_qp *qp, struct ib_qp_init_attr *init,
+		     struct ib_udata *udata);
+void sroce_raw_destroy(struct sroce_qp *qp);
+struct sk_buff *sroce_raw_alloc(struct sroce_qp *qp, u32 len);
+int sroce_raw_xmit(struct sroce_qp *qp, struct sk_buff *skb, bool again);
+bool sroce_frames_make(struct sroce_frames *frames, struct sk_buff *skb, int mac);
+void sroce_frames_free(struct sroce_frames *frames);
+void sroce_raw_recv(struct sroce_qp *qp, const struct sroce_frames *frames,
+		    const struct sroce_flow_key *key, u32 tag);
+bool sroce_sink_recv(const struct sroce_sink *sink, const struct sroce_frames *frames,
+		     const struct sroce_flow_key *key, u32 tag);
+bool sroce_sink_flush(const struct sroce_sink *sink);
+
+/* flow.c */
+struct ib_flow *sroce_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,
+				  struct ib_udata *udata);
+int sroce_destroy_flow(struct ib_flow *ibflow);
+void sroce_flow_detach(struct sroce_dev *sdev);
+bool sroce_flow_loop(struct sroce_dev *sdev, const struct net_device *ndev,
+		     struct sk_buff *skb);
+
+/* wq.c */
+struct ib_wq *sroce_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *init,
+			      struct ib_udata *udata);
+int sroce_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
+		    struct ib_udata *udata);
+int sroce_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata);
+int sroce_create_rwq_ind_table(struct ib_rwq_ind_table *tbl,
+			       struct ib_rwq_ind_table_init_attr *init,
+			       struct ib_udata *udata);
+int sroce_destroy_rwq_ind_table(struct ib_rwq_ind_table *tbl);
+void sroce_wq_recv(struct sroce_wq *wq, const struct sroce_frames *frames,
+		   const struct sroce_flow_key *key, u32 tag);
+int sroce_wq_doorbell(struct ib_ucontext *ibuc, u32 num);
+void sroce_wq_fatal_all(struct sroce_dev *sdev);
 
 /* icrc.c */
 int sroce_icrc_init(void);

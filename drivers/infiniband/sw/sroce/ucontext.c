@@ -215,7 +215,7 @@ static int sroce_doorbell(struct uverbs_attr_bundle *attrs)
 
 	qp = sroce_qp_get(cmd.qp_num);
 	if (!qp)
-		return -EINVAL;
+		return sroce_wq_doorbell(ibuc, cmd.qp_num);
 	if (qp->ibuc == ibuc) {
 		sroce_qp_doorbell(qp);
 		err = 0;
