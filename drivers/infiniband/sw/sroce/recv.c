@@ -773,7 +773,7 @@ static void recv_execute(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	const struct recv_op *op = &recv_ops[rx->pkt.op->class];
 
-	this_cpu_inc(qp_dev(qp)->stats->cnt[op->counter]);
+	sroce_qp_count_at(qp, op->counter, 1);
 	/* neither within another message, nor more than can be remembered */
 	if (op->resource && (qp->rq.op != SROCE_RECV_IDLE || !resource_free(qp)))
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
@@ -784,24 +784,23 @@ static void recv_execute(struct sroce_qp *qp, const struct sroce_rx *rx)
 /* Reliable: in order, each once; 9.7.4 */
 static void recv_reliable(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
-	struct sroce_dev *sdev = qp_dev(qp);
 	const struct wire_pkt *pkt = &rx->pkt;
 	struct sroce_rq *rq = &qp->rq;
 	s32 ahead = wire_psn_diff(pkt->psn, rq->epsn);
 
 	if (ahead < 0) {
 		/* it has been executed: say so again, and that is all (9.7.5.1.2) */
-		sroce_count(sdev, DUPLICATE);
+		sroce_qp_count(qp, DUPLICATE);
 		if (!recv_ops[pkt->op->class].resource)
 			respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
 		else if (!sroce_resp_again(qp, pkt))
-			sroce_count(sdev, DUPLICATE_DROPPED);
+			sroce_qp_count(qp, DUPLICATE_DROPPED);
 	} else if (ahead > 0) {
-		sroce_count(sdev, OUT_OF_SEQUENCE);
+		sroce_qp_count(qp, OUT_OF_SEQUENCE);
 		if (!rq->nak_sent) {
 			rq->nak_sent = true;
 			respond(qp, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
-			sroce_count(sdev, SENT_SEQ_NAK);
+			sroce_qp_count(qp, SENT_SEQ_NAK);
 		}
 	} else {
 		recv_execute(qp, rx);
@@ -874,7 +873,7 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 		sroce_qp_count(qp, RX_WRONG_QKEY);
 		return;
 	}
-	this_cpu_inc(qp_dev(qp)->stats->cnt[SROCE_CNT_RX_SEND]);
+	sroce_qp_count(qp, RX_SEND);
 	if (!take_wqe(qp))
 		return;
 	if (!datagram_fits(rq->wqe, cqe.byte_len)) {
