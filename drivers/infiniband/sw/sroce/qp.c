@@ -233,7 +233,7 @@ void sroce_qp_send_error(struct sroce_qp *qp)
  */
 void sroce_qp_doorbell(struct sroce_qp *qp)
 {
-	sroce_count(qp_dev(qp), DOORBELLS);
+	sroce_qp_count(qp, DOORBELLS);
 	trace_sroce_doorbell(qp);
 	sroce_send_run(qp);
 	if (READ_ONCE(qp->state) != IB_QPS_ERR)
@@ -355,12 +355,12 @@ static void sq_destroy(struct sroce_qp *qp)
 	kvfree(qp->sq.copy);
 }
 
-static int rq_create(struct sroce_qp *qp, const struct ib_qp_init_attr *init,
+static int rq_create(struct sroce_qp *qp, struct ib_qp_init_attr *init,
 		     struct sroce_ring_map *map)
 {
 	const bool shared = init->srq || init->qp_type == IB_QPT_XRC_TGT;
 	const u32 sges = shared ? SROCE_MAX_SGE : max(init->cap.max_recv_sge, 1U);
-	const struct ib_qp_cap *cap = &init->cap;
+	struct ib_qp_cap *cap = &init->cap;
 	struct sroce_rq *rq = &qp->rq;
 	u32 size = roundup_pow_of_two(struct_size(rq->wqe, sge, sges));
 	int err;
@@ -371,10 +371,13 @@ static int rq_create(struct sroce_qp *qp, const struct ib_qp_init_attr *init,
 		return -ENOMEM;
 	if (shared)
 		return 0;
-	err = sroce_queue_alloc(qp->ibuc, &rq->q, roundup_pow_of_two(max(cap->max_recv_wr, 1U)),
-				size, map);
-	if (err)
+	/* what the ring holds is what may be posted, and what is reported */
+	cap->max_recv_wr = roundup_pow_of_two(max(cap->max_recv_wr, 1U));
+	err = sroce_queue_alloc(qp->ibuc, &rq->q, cap->max_recv_wr, size, map);
+	if (err) {
 		kfree(rq->wqe);
+		rq->wqe = NULL;
+	}
 	return err;
 }
 
@@ -444,15 +447,17 @@ static void sides_init(struct sroce_qp *qp)
  */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
+	/* a target belongs to its domain, and to no process: it has no rings */
+	const bool target = init->qp_type == IB_QPT_XRC_TGT;
 	const bool raw = init->qp_type == IB_QPT_RAW_PACKET;
 	struct sroce_dev *sdev = to_sdev(ibqp->device);
 	struct sroce_create_qp_resp resp = {};
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	if (!has_type(init->qp_type) || (init->create_flags && !raw) || !udata)
+	if (!has_type(init->qp_type) || (init->create_flags && !raw) || (!udata && !target))
 		return -EOPNOTSUPP;
-	if ((!raw && !sroce_udata_clear(udata)) || udata->outlen < sizeof(resp))
+	if ((!raw && !sroce_udata_clear(udata)) || (!target && udata->outlen < sizeof(resp)))
 		return -EINVAL;
 	/* a queue of another kind would be taken for one of ours (11.2.4.1) */
 	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC)
@@ -463,7 +468,8 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	if (!sroce_take(&sdev->num_qp, SROCE_MAX_QP))
 		return -ENOMEM;
 
-	qp->ibuc = sroce_udata_context(udata);
+	if (!target)
+		qp->ibuc = sroce_udata_context(udata);
 	sides_init(qp);
 	qp->transport = qp_types[init->qp_type].transport;
 	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
@@ -490,7 +496,7 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	}
 	qp->attr.cap = init->cap;
 	sroce_retry_reset(qp);
-	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	err = target ? 0 : ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (err)
 		goto err_rq;
 	err = xa_alloc_cyclic(&sroce_qps, &qp->num->qpn, qp->num, XA_LIMIT(QPN_MIN, QPN_MAX),
