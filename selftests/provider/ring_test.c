@@ -2052,17 +2052,23 @@ static void test_dm(void)
 	CHECK(!ibv_memcpy_to_dm(dm, 0, in, 5000));
 	CHECK(!memcmp(shm + dm_resp.offset, in, 5000));
 	CHECK(shm[dm_resp.offset + 5000] == 0xa5);
-	CHECK(!ibv_memcpy_to_dm(dm, 4999, in, 1));
-	CHECK(shm[dm_resp.offset + 4999] == in[0]);
-	CHECK(!ibv_memcpy_from_dm(out, dm, 3, 4000));
-	CHECK(!memcmp(out, in + 3, 4000));
+	CHECK(!ibv_memcpy_to_dm(dm, 4996, in, 4));
+	CHECK(!memcmp(shm + dm_resp.offset + 4996, in, 4));
+	CHECK(!ibv_memcpy_from_dm(out, dm, 4, 4000));
+	CHECK(!memcmp(out, in + 4, 4000));
+	for (i = 1; i < 4; i++) {
+		CHECK(ibv_memcpy_to_dm(dm, i, in, 4) == EINVAL);
+		CHECK(ibv_memcpy_to_dm(dm, 4, in, i) == EINVAL);
+		CHECK(ibv_memcpy_from_dm(out, dm, i, 4) == EINVAL);
+		CHECK(ibv_memcpy_from_dm(out, dm, 4, i) == EINVAL);
+	}
 	CHECK(!ibv_memcpy_from_dm(out, dm, 5000, 0));
-	CHECK(ibv_memcpy_to_dm(dm, 0, in, 5001) == EINVAL);
-	CHECK(ibv_memcpy_to_dm(dm, 5000, in, 1) == EINVAL);
-	CHECK(ibv_memcpy_to_dm(dm, 5001, in, 0) == EINVAL);
-	CHECK(ibv_memcpy_to_dm(dm, UINT64_MAX, in, 2) == EINVAL);
-	CHECK(ibv_memcpy_from_dm(out, dm, 2, SIZE_MAX) == EINVAL);
-	CHECK(ibv_memcpy_from_dm(out, dm, 4999, 2) == EINVAL);
+	CHECK(ibv_memcpy_to_dm(dm, 0, in, 5004) == EINVAL);
+	CHECK(ibv_memcpy_to_dm(dm, 5000, in, 4) == EINVAL);
+	CHECK(ibv_memcpy_to_dm(dm, 5004, in, 0) == EINVAL);
+	CHECK(ibv_memcpy_to_dm(dm, UINT64_MAX - 3, in, 8) == EINVAL);
+	CHECK(ibv_memcpy_from_dm(out, dm, 4, SIZE_MAX - 3) == EINVAL);
+	CHECK(ibv_memcpy_from_dm(out, dm, 4996, 8) == EINVAL);
 	mr = sroce_reg_dm_mr(pd, dm, 1000, 4000, IBV_ACCESS_ZERO_BASED);
 	CHECK(mr && dm_regs == 1 && !sroce_dereg_mr(verbs_get_mr(mr)));
 	CHECK(!sroce_reg_dm_mr(pd, dm, 1000, 4001, 0) && errno == EINVAL);
@@ -2071,7 +2077,7 @@ static void test_dm(void)
 	imp = sroce_import_dm(pd->context, 77);
 	CHECK(imp && imp->handle == 77);
 	CHECK(!ibv_memcpy_from_dm(out, imp, 0, 100) && !memcmp(out, in, 100));
-	CHECK(ibv_memcpy_from_dm(out, imp, 8192, 1) == EINVAL);
+	CHECK(ibv_memcpy_from_dm(out, imp, 8192, 4) == EINVAL);
 	sroce_unimport_dm(imp);
 	CHECK(!sroce_free_dm(dm));
 	dm_resp.length = 0;
