@@ -65,9 +65,8 @@ struct send_op {
 	u32 qpts;
 };
 
-#define STREAM(name, last, wc, qpts) {						\
-	WIRE_##name##_FIRST, WIRE_##name##_MIDDLE,				\
-	WIRE_##name##_LAST##last, WIRE_##name##_ONLY##last,			\
+#define STREAM(name, last, only, wc, qpts) {					\
+	WIRE_##name##_FIRST, WIRE_##name##_MIDDLE, WIRE_##last, WIRE_##only,	\
 	wc, SEND_STREAM, true, qpts,						\
 }
 #define SINGLE(op, wc, kind, inlined) { 0, 0, 0, op, wc, kind, inlined, QPT_RELIABLE }
@@ -76,13 +75,14 @@ struct send_op {
 /* By enum ib_uverbs_wr_opcode */
 static const struct send_op send_ops[] = {
 	[IB_UVERBS_WR_RDMA_WRITE] =
-		STREAM(WRITE, , IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
+		STREAM(WRITE, WRITE_LAST, WRITE_ONLY, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
 	[IB_UVERBS_WR_RDMA_WRITE_WITH_IMM] =
-		STREAM(WRITE, _IMM, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
+		STREAM(WRITE, WRITE_LAST_IMM, WRITE_ONLY_IMM, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
 	[IB_UVERBS_WR_SEND] =
-		STREAM(SEND, , IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT(UD) | QPT(RAW_PACKET)),
+		STREAM(SEND, SEND_LAST, SEND_ONLY, IB_UVERBS_WC_SEND,
+		       QPT_CONNECTED | QPT(UD) | QPT(RAW_PACKET)),
 	[IB_UVERBS_WR_SEND_WITH_IMM] =
-		STREAM(SEND, _IMM, IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT(UD)),
+		STREAM(SEND, SEND_LAST_IMM, SEND_ONLY_IMM, IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT(UD)),
 	[IB_UVERBS_WR_RDMA_READ] =
 		SINGLE(WIRE_READ_REQUEST, IB_UVERBS_WC_RDMA_READ, SEND_READ, false),
 	[IB_UVERBS_WR_ATOMIC_CMP_AND_SWP] =
@@ -92,7 +92,7 @@ static const struct send_op send_ops[] = {
 	[IB_UVERBS_WR_LOCAL_INV] = LOCAL(IB_UVERBS_WC_LOCAL_INV),
 	[IB_UVERBS_WR_BIND_MW] = LOCAL(IB_UVERBS_WC_BIND_MW),
 	[IB_UVERBS_WR_SEND_WITH_INV] =
-		STREAM(SEND, _INV, IB_UVERBS_WC_SEND, QPT_RELIABLE),
+		STREAM(SEND, SEND_LAST_INV, SEND_ONLY_INV, IB_UVERBS_WC_SEND, QPT_RELIABLE),
 	[SROCE_WR_FLUSH] = SINGLE(WIRE_FLUSH, SROCE_WC_FLUSH, SEND_FLUSH, false),
 	[SROCE_WR_ATOMIC_WRITE] =
 		SINGLE(WIRE_ATOMIC_WRITE, SROCE_WC_ATOMIC_WRITE, SEND_ATOMIC_WRITE, true),
@@ -529,6 +529,19 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 	}
 }
 
+/* Held from one call to another, which is more than sparse can follow. */
+static void av_lock(struct sroce_av *av)
+{
+	spin_lock(&av->lock);
+	__release(&av->lock);
+}
+
+static void av_unlock(struct sroce_av *av)
+{
+	__acquire(&av->lock);
+	spin_unlock(&av->lock);
+}
+
 /*
  * What is collected leaves. What has been refused was never sent: its PSNs are
  * still to be used. Nobody acknowledges unreliable packets: they are done.
@@ -542,7 +555,7 @@ static enum send_result send_flush(struct send_turn *turn)
 		return SENT;
 	sroce_burst_seal(&turn->burst);
 	if (turn->av) {
-		spin_unlock(&turn->av->lock);
+		av_unlock(turn->av);
 		turn->started = false;
 	}
 	err = sroce_burst_send(&turn->burst);
@@ -604,7 +617,7 @@ static enum send_result send_start(struct send_turn *turn)
 			turn->av = sroce_av_get(qp->ibqp.pd, ah);
 		if (!turn->av)
 			return send_wrong(sq_wqe(sq, sq->nxt), IB_WC_LOC_QP_OP_ERR);
-		spin_lock(&turn->av->lock);
+		av_lock(turn->av);
 		path = &turn->av->path;
 	} else if (turn->started) {
 		return SENT;
@@ -612,7 +625,7 @@ static enum send_result send_start(struct send_turn *turn)
 
 	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(&turn->burst, qp->num, path)) {
 		if (turn->av)
-			spin_unlock(&turn->av->lock);
+			av_unlock(turn->av);
 		return send_no_route(qp);
 	}
 	turn->started = true;
