@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,9 +297,11 @@ int qp_rtr(struct ibv_qp *qp, const struct end *e, const struct peer *p, const s
 		},
 	};
 
-	return ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-				     IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+
+	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	return ibv_modify_qp(qp, &a, mask);
 }
 
 int qp_rts(struct ibv_qp *qp, uint32_t psn, const struct conn *c)
@@ -312,8 +315,14 @@ int qp_rts(struct ibv_qp *qp, uint32_t psn, const struct conn *c)
 		.max_rd_atomic = c->rd_atomic,
 	};
 
-	return ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-				     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+
+	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND)
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			IBV_QP_MAX_QP_RD_ATOMIC;
+	else if (qp->qp_type == IBV_QPT_XRC_RECV)
+		mask |= IBV_QP_TIMEOUT;
+	return ibv_modify_qp(qp, &a, mask);
 }
 
 void qp_connect(struct ibv_qp *qp, const struct end *e, uint32_t psn, const struct peer *p,
@@ -372,7 +381,7 @@ static const struct pair_opts pair_opts_default = {
 
 void pair_create(struct pair *p, struct end *a, struct end *b, const struct pair_opts *o)
 {
-	struct ibv_qp_init_attr ia;
+	struct ibv_qp_init_attr_ex ia;
 	int i;
 
 	if (!o)
@@ -387,7 +396,7 @@ void pair_create(struct pair *p, struct end *a, struct end *b, const struct pair
 		p->rcq[i] = ibv_create_cq(p->e[i]->ctx, o->rq * 4, NULL, NULL, 0);
 		if (!p->scq[i] || !p->rcq[i])
 			die("create_cq");
-		ia = (struct ibv_qp_init_attr) {
+		ia = (struct ibv_qp_init_attr_ex) {
 			.send_cq = p->scq[i],
 			.recv_cq = p->rcq[i],
 			.cap = {
@@ -397,16 +406,22 @@ void pair_create(struct pair *p, struct end *a, struct end *b, const struct pair
 				.max_recv_sge = o->sge,
 				.max_inline_data = o->inl,
 			},
-			.qp_type = IBV_QPT_RC,
+			.qp_type = o->type ? o->type : IBV_QPT_RC,
 			.sq_sig_all = o->sig_all,
+			.comp_mask = IBV_QP_INIT_ATTR_PD |
+				     (o->send_ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+			.pd = p->e[i]->pd,
+			.send_ops_flags = o->send_ops,
 		};
-		p->qp[i] = ibv_create_qp(p->e[i]->pd, &ia);
+		p->qp[i] = o->send_ops ? ibv_create_qp_ex(p->e[i]->ctx, &ia) :
+			   ibv_create_qp(p->e[i]->pd, (struct ibv_qp_init_attr *)&ia);
 		if (!p->qp[i])
 			die("create_qp");
 		if (posix_memalign((void **)&p->buf[i], 4096, o->buf))
 			die("no memory");
 		memset(p->buf[i], CANARY, o->buf);
-		p->mr[i] = ibv_reg_mr(p->e[i]->pd, p->buf[i], o->buf, IBV_ACCESS_LOCAL_WRITE);
+		p->mr[i] = ibv_reg_mr(p->e[i]->pd, p->buf[i], o->buf,
+				      IBV_ACCESS_LOCAL_WRITE | o->access);
 		if (!p->mr[i])
 			die("reg_mr");
 		p->psn[i] = 0xfffff0 + i * 7;	/* wraps soon */
@@ -498,6 +513,150 @@ int pair_recv(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len
 	return ibv_post_recv(p->qp[side], &wr, &bad);
 }
 
+int wr_post(struct ibv_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+
+	return ibv_post_send(qp, (struct ibv_send_wr *)wr, &bad);
+}
+
+int wr_post_ex(struct ibv_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct ibv_qp_ex *x = ibv_qp_to_qp_ex(qp);
+	struct ibv_data_buf data[64];
+	int i;
+
+	ibv_wr_start(x);
+	x->wr_id = wr->wr_id;
+	x->wr_flags = wr->send_flags;
+	switch (wr->opcode) {
+	case IBV_WR_SEND:
+		ibv_wr_send(x);
+		break;
+	case IBV_WR_SEND_WITH_IMM:
+		ibv_wr_send_imm(x, wr->imm_data);
+		break;
+	case IBV_WR_SEND_WITH_INV:
+		ibv_wr_send_inv(x, wr->invalidate_rkey);
+		break;
+	case IBV_WR_RDMA_WRITE:
+		ibv_wr_rdma_write(x, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+		break;
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		ibv_wr_rdma_write_imm(x, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, wr->imm_data);
+		break;
+	case IBV_WR_RDMA_READ:
+		ibv_wr_rdma_read(x, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		ibv_wr_atomic_cmp_swp(x, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr,
+				      wr->wr.atomic.compare_add, wr->wr.atomic.swap);
+		break;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		ibv_wr_atomic_fetch_add(x, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr,
+					wr->wr.atomic.compare_add);
+		break;
+	case IBV_WR_LOCAL_INV:
+		ibv_wr_local_inv(x, wr->invalidate_rkey);
+		return ibv_wr_complete(x);
+	case IBV_WR_BIND_MW:
+		ibv_wr_bind_mw(x, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+		return ibv_wr_complete(x);
+	default:
+		ibv_wr_abort(x);
+		return EOPNOTSUPP;
+	}
+	if (qp->qp_type == IBV_QPT_XRC_SEND)
+		ibv_wr_set_xrc_srqn(x, wr->qp_type.xrc.remote_srqn);
+	if (qp->qp_type == IBV_QPT_UD)
+		ibv_wr_set_ud_addr(x, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+	if (wr->send_flags & IBV_SEND_INLINE) {
+		for (i = 0; i < wr->num_sge; i++)
+			data[i] = (struct ibv_data_buf) {
+				.addr = (void *)(uintptr_t)wr->sg_list[i].addr,
+				.length = wr->sg_list[i].length,
+			};
+		ibv_wr_set_inline_data_list(x, wr->num_sge, data);
+	} else {
+		ibv_wr_set_sge_list(x, wr->num_sge, wr->sg_list);
+	}
+	return ibv_wr_complete(x);
+}
+
+struct ibv_cq *cq_make(const struct end *e, int entries)
+{
+	struct ibv_cq *cq = ibv_create_cq(e->ctx, entries, NULL, NULL, 0);
+
+	if (!cq)
+		die("%s: create_cq of %d", e->name, entries);
+	return cq;
+}
+
+struct ibv_mr *mr_make(const struct end *e, size_t len, int access)
+{
+	struct ibv_mr *mr;
+	void *p;
+
+	if (posix_memalign(&p, 4096, len))
+		die("no memory");
+	memset(p, 0, len);
+	mr = ibv_reg_mr(e->pd, p, len, IBV_ACCESS_LOCAL_WRITE | access);
+	if (!mr)
+		die("%s: reg_mr of %zu bytes, access 0x%x", e->name, len, access);
+	return mr;
+}
+
+void mr_drop(struct ibv_mr *mr)
+{
+	void *p = mr->addr;
+
+	errno = ibv_dereg_mr(mr);
+	if (errno)
+		die("dereg_mr");
+	free(p);
+}
+
+bool event_wait(const struct end *e, struct ibv_async_event *ev, double seconds)
+{
+	struct pollfd pfd = { .fd = e->ctx->async_fd, .events = POLLIN };
+	double end = now() + seconds;
+
+	do {
+		if (poll(&pfd, 1, seconds * 1000) != 1)
+			return false;
+		if (ibv_get_async_event(e->ctx, ev))
+			die("%s: get_async_event", e->name);
+		ibv_ack_async_event(ev);
+		switch (ev->event_type) {
+		case IBV_EVENT_COMM_EST:
+		case IBV_EVENT_PORT_ACTIVE:
+		case IBV_EVENT_GID_CHANGE:
+			break;
+		default:
+			return true;
+		}
+	} while (now() < end);
+	return false;
+}
+
+bool wait_state(struct ibv_qp *qp, enum ibv_qp_state want)
+{
+	double end = now() + PATIENCE;
+
+	while (qp_state(qp) != want) {
+		if (now() > end)
+			return false;
+		sleep_ms(1);
+	}
+	return true;
+}
+
+void is_state(struct ibv_qp *qp, enum ibv_qp_state want, const char *what)
+{
+	if (!ok(wait_state(qp, want), "%s is in %s", what, state_name(want)))
+		diag("it is in %s", state_name(qp_state(qp)));
+}
+
 bool cq_wait(struct ibv_cq *cq, struct ibv_wc *wc, double seconds)
 {
 	double end = now() + seconds;
@@ -553,4 +712,65 @@ bool wc_is(struct ibv_cq *cq, uint64_t wr_id, int status, struct ibv_wc *out, co
 	if (out)
 		*out = wc;
 	return good;
+}
+
+bool event_is(const struct end *e, enum ibv_event_type type, const void *element, const char *fmt, ...)
+{
+	struct ibv_async_event ev = {};
+	bool got, good;
+	va_list ap;
+
+	got = event_wait(e, &ev, patience);
+	if (!got)
+		patience = min(patience, 3.0);
+	good = got && ev.event_type == type && (!element || ev.element.qp == element);
+	va_start(ap, fmt);
+	result(good, fmt, ap);
+	va_end(ap);
+	if (!good)
+		diag("%s: got %s, want %s", e->name, got ? ibv_event_type_str(ev.event_type) : "none",
+		     ibv_event_type_str(type));
+	return good;
+}
+
+int run_tests(int argc, char **argv, const struct test *tests, size_t n, struct end *a,
+	      struct end *b)
+{
+	const char *dev[2] = {}, *gid[2] = {};
+	bool any;
+	size_t i;
+	int c, k;
+
+	while ((c = getopt(argc, argv, "d:D:g:G:")) != -1) {
+		switch (c) {
+		case 'd': dev[0] = optarg; break;
+		case 'D': dev[1] = optarg; break;
+		case 'g': gid[0] = optarg; break;
+		case 'G': gid[1] = optarg; break;
+		default: dev[0] = NULL; optind = argc; break;
+		}
+	}
+	if (!dev[0]) {
+		fprintf(stderr, "usage: %s -d DEV [-D DEV2] [-g GID] [-G GID2] [TEST...]\ntests:",
+			argv[0]);
+		for (i = 0; i < n; i++)
+			fprintf(stderr, " %s", tests[i].name);
+		fprintf(stderr, "\n");
+		return 2;
+	}
+	end_open(a, dev[0], gid[0]);
+	end_open(b, dev[1] ? dev[1] : dev[0], gid[1]);
+	for (i = 0; i < n; i++) {
+		any = optind == argc;
+		for (k = optind; k < argc; k++)
+			any |= !strcmp(argv[k], tests[i].name);
+		if (!any)
+			continue;
+		printf("# %s\n", tests[i].name);
+		fflush(stdout);
+		tests[i].fn();
+	}
+	end_close(a);
+	end_close(b);
+	return done_testing();
 }

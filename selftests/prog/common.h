@@ -133,6 +133,9 @@ struct pair_opts {
 	unsigned int sq, rq, sge, inl;
 	bool sig_all;
 	size_t buf;
+	enum ibv_qp_type type;	/* 0: RC */
+	int access;		/* of the buffers' regions, beside local write */
+	uint64_t send_ops;	/* IBV_QP_EX_WITH_*: to be posted to by ibv_wr_*() */
 };
 
 void pair_create(struct pair *p, struct end *a, struct end *b, const struct pair_opts *o);
@@ -144,8 +147,41 @@ void pair_destroy(struct pair *p);
 int pair_send(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len, int flags);
 int pair_recv(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len);
 
+/* One request, by ibv_post_send() or by what ibv_wr_*() has for its opcode */
+int wr_post(struct ibv_qp *qp, const struct ibv_send_wr *wr);
+int wr_post_ex(struct ibv_qp *qp, const struct ibv_send_wr *wr);
+#define POST(qp, ...) wr_post(qp, &(struct ibv_send_wr) { __VA_ARGS__ })
+#define SGE(at, len, key) \
+	&(struct ibv_sge) { .addr = (uintptr_t)(at), .length = (len), .lkey = (key) }
+
+struct ibv_cq *cq_make(const struct end *e, int entries);
+/* zeroed and aligned to pages; and its region */
+struct ibv_mr *mr_make(const struct end *e, size_t len, int access);
+void mr_drop(struct ibv_mr *mr);	/* with its memory */
+
 /* Poll until there is a completion or the time is up: whether there is one. */
 bool cq_wait(struct ibv_cq *cq, struct ibv_wc *wc, double seconds);
+/* The next asynchronous event, acknowledged; those that say nothing are left out */
+bool event_wait(const struct end *e, struct ibv_async_event *ev, double seconds);
+/* The next one is @type; a TAP result */
+bool event_is(const struct end *e, enum ibv_event_type type, const void *element, const char *fmt, ...)
+	printf_like(4, 5);
+bool wait_state(struct ibv_qp *qp, enum ibv_qp_state want);
+/* A TAP result: "@what is in STATE" */
+void is_state(struct ibv_qp *qp, enum ibv_qp_state want, const char *what);
+
+/*
+ * What every program's main() does: options -d DEV [-D DEV2] [-g GID] [-G GID2],
+ * then the tests named, or all.
+ */
+struct test {
+	const char *name;
+	void (*fn)(void);
+};
+
+int run_tests(int argc, char **argv, const struct test *tests, size_t n, struct end *a,
+	      struct end *b);
+
 /* No completion for so long */
 bool cq_quiet(struct ibv_cq *cq, double seconds);
 /* The next completion is @status of @wr_id; a TAP result */

@@ -47,24 +47,6 @@ static void works(struct pair *p, const char *what)
 	}
 }
 
-static bool wait_state(struct ibv_qp *qp, enum ibv_qp_state want)
-{
-	double end = now() + PATIENCE;
-
-	while (qp_state(qp) != want) {
-		if (now() > end)
-			return false;
-		sleep_ms(1);
-	}
-	return true;
-}
-
-static void is_state(struct ibv_qp *qp, enum ibv_qp_state want, const char *what)
-{
-	if (!ok(wait_state(qp, want), "%s is in %s", what, state_name(want)))
-		diag("it is in %s", state_name(qp_state(qp)));
-}
-
 /* --- receivers that are late, or gone ---------------------------------------- */
 
 static void rnr_late(void)

@@ -1,269 +1,223 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Completion queues: polling them, and finding the work queue that a completion
- * gives room in.
+ * Completion queues: creating, resizing and destroying them.
  */
 #include <errno.h>
 #include <stdlib.h>
 
-#include <rdma/ib_user_verbs.h>
-
 #include "sroce.h"
 
-static_assert(sizeof(struct sroce_cqe) == 64, "the ABI is fixed");
-static_assert(sizeof(struct sroce_ring) == 256, "the ABI is fixed");
+struct sroce_create_cq_full_cmd {
+	struct ibv_create_cq_ex ibv_cmd;
+	struct sroce_create_cq drv;
+};
 
-/* Opcodes and flags are given to the program as they came. */
-static_assert((int)IB_UVERBS_WC_SEND == IBV_WC_SEND &&
-	      (int)IB_UVERBS_WC_RDMA_WRITE == IBV_WC_RDMA_WRITE &&
-	      (int)IB_UVERBS_WC_RDMA_READ == IBV_WC_RDMA_READ &&
-	      (int)IB_UVERBS_WC_COMP_SWAP == IBV_WC_COMP_SWAP &&
-	      (int)IB_UVERBS_WC_FETCH_ADD == IBV_WC_FETCH_ADD &&
-	      (int)IB_UVERBS_WC_BIND_MW == IBV_WC_BIND_MW &&
-	      (int)IB_UVERBS_WC_LOCAL_INV == IBV_WC_LOCAL_INV &&
-	      SROCE_WC_RECV == (int)IBV_WC_RECV &&
-	      SROCE_WC_RECV_IMM == (int)IBV_WC_RECV_RDMA_WITH_IMM,
-	      "opcodes are ibv_wc_opcode");
-static_assert(SROCE_WC_GRH == (int)IBV_WC_GRH &&
-	      SROCE_WC_WITH_IMM == (int)IBV_WC_WITH_IMM &&
-	      SROCE_WC_WITH_INV == (int)IBV_WC_WITH_INV,
-	      "flags are ibv_wc_flags");
+struct sroce_create_cq_full_resp {
+	struct ib_uverbs_ex_create_cq_resp ibv_resp;
+	struct sroce_create_cq_resp drv;
+};
 
-#define SROCE_TABLE_MIN	16
+struct sroce_resize_cq_full_resp {
+	struct ib_uverbs_resize_cq_resp ibv_resp;
+	struct sroce_resize_cq_resp drv;
+};
 
-int sroce_cq_init(struct sroce_cq *cq)
+static_assert(sizeof(struct sroce_create_cq_full_cmd) ==
+	      sizeof(struct ibv_create_cq_ex) +
+	      sizeof(struct sroce_create_cq) &&
+	      sizeof(struct sroce_create_cq_full_resp) ==
+	      sizeof(struct ib_uverbs_ex_create_cq_resp) +
+	      sizeof(struct sroce_create_cq_resp) &&
+	      sizeof(struct sroce_resize_cq_full_resp) ==
+	      sizeof(struct ib_uverbs_resize_cq_resp) +
+	      sizeof(struct sroce_resize_cq_resp),
+	      "what is the driver's does not follow what is the core's");
+
+/* All but IBV_WC_EX_WITH_TM_INFO: there is no tag matching. */
+#define SROCE_WC_FLAGS	(IBV_WC_STANDARD_FLAGS | \
+			 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | \
+			 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | \
+			 IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG)
+
+static int sroce_map_cq(struct ibv_context *ibctx, struct sroce_ring_view *v,
+			const struct sroce_ring_map *map)
 {
-	cq->table = calloc(SROCE_TABLE_MIN, sizeof(*cq->table));
-	if (!cq->table)
-		return ENOMEM;
-	cq->table_size = SROCE_TABLE_MIN;
-	pthread_spin_init(&cq->lock, PTHREAD_PROCESS_PRIVATE);
-	return 0;
-}
-
-void sroce_cq_fini(struct sroce_cq *cq)
-{
-	pthread_spin_destroy(&cq->lock);
-	free(cq->table);
+	if (map->entry_size != sizeof(struct sroce_cqe))
+		return EPROTO;
+	return sroce_map_ring(ibctx, v, map, sizeof(struct sroce_cqe));
 }
 
 /*
- * Numbers may be handed out in any pattern; the multiplication spreads them
- * over the high half, the fold brings them to where the mask takes them.
+ * Which stamps are wanted goes into the driver's part of the command: what the
+ * core would make of wc_flags is one flag for both clocks.
  */
-static struct sroce_wq **sroce_cq_bucket(struct sroce_wq **table, uint32_t size,
-					 uint32_t key)
+static int sroce_make_cq(struct ibv_context *ibctx, struct sroce_cq *cq,
+			 const struct ibv_cq_init_attr_ex *attr)
 {
-	uint32_t hash = key * 0x9e3779b1;
+	struct ibv_cq_init_attr_ex core = {
+		.cqe = attr->cqe,
+		.channel = attr->channel,
+		.comp_vector = attr->comp_vector,
+	};
+	struct sroce_create_cq_full_resp resp = {};
+	struct sroce_create_cq_full_cmd cmd = {};
+	size_t cmd_size = sizeof(cmd.ibv_cmd);
+	int ret;
 
-	return &table[(hash ^ hash >> 16) & (size - 1)];
+	if (attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
+		cmd.drv.flags |= SROCE_CQ_TIMESTAMP;
+	if (attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+		cmd.drv.flags |= SROCE_CQ_WALLCLOCK;
+	if (cmd.drv.flags)
+		cmd_size = sizeof(cmd);
+
+	ret = ibv_cmd_create_cq_ex(ibctx, &core, &cq->vcq, &cmd.ibv_cmd,
+				   cmd_size, &resp.ibv_resp, sizeof(resp), 0);
+	if (ret)
+		return ret;
+
+	ret = sroce_map_cq(ibctx, &cq->ring, &resp.drv.cq);
+	if (ret)
+		ibv_cmd_destroy_cq(&cq->vcq.cq);
+	return ret;
 }
 
-static struct sroce_wq *sroce_cq_find(struct sroce_cq *cq, uint32_t key)
+static struct sroce_cq *sroce_new_cq(struct ibv_context *ibctx,
+				     const struct ibv_cq_init_attr_ex *attr,
+				     struct ibv_pd *parent, bool one_thread)
 {
-	struct sroce_wq *wq = cq->last;
+	struct sroce_owner owner;
+	struct sroce_cq *cq;
+	int ret;
 
-	if (wq && wq->key == key)
-		return wq;
+	cq = sroce_obj_alloc(parent, sizeof(*cq), SROCE_RES_CQ, &owner);
+	if (!cq)
+		return NULL;
+	cq->owner = owner;
 
-	wq = *sroce_cq_bucket(cq->table, cq->table_size, key);
-	while (wq && wq->key != key)
-		wq = wq->next;
-	if (wq)
-		cq->last = wq;
-	return wq;
+	ret = sroce_cq_init(cq, one_thread || sroce_one_thread(parent));
+	if (ret)
+		goto err_free;
+
+	ret = sroce_make_cq(ibctx, cq, attr);
+	if (ret)
+		goto err_fini;
+	return cq;
+
+err_fini:
+	sroce_cq_fini(cq);
+err_free:
+	sroce_obj_free(&cq->owner, cq);
+	errno = ret;
+	return NULL;
 }
 
-/* Without the memory for a longer table, the chains grow; that is all. */
-static void sroce_cq_grow_table(struct sroce_cq *cq)
+struct ibv_cq *sroce_create_cq(struct ibv_context *ibctx, int cqe,
+			       struct ibv_comp_channel *channel,
+			       int comp_vector)
 {
-	uint32_t size = cq->table_size * 2;
-	struct sroce_wq **table;
-	uint32_t i;
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = cqe,
+		.channel = channel,
+		.comp_vector = comp_vector,
+	};
+	struct sroce_cq *cq;
 
-	table = calloc(size, sizeof(*table));
-	if (!table)
-		return;
+	cq = sroce_new_cq(ibctx, &attr, NULL, false);
+	return cq ? &cq->vcq.cq : NULL;
+}
 
-	for (i = 0; i < cq->table_size; i++) {
-		struct sroce_wq *wq, *next;
+/*
+ * An overrun that is ignored would be one that overwrites entries which the
+ * program is looking at.
+ */
+struct ibv_cq_ex *sroce_create_cq_ex(struct ibv_context *ibctx,
+				     struct ibv_cq_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS |
+			       IBV_CQ_INIT_ATTR_MASK_PD;
+	struct ibv_pd *parent = NULL;
+	struct sroce_cq *cq;
+	uint32_t flags = 0;
 
-		for (wq = cq->table[i]; wq; wq = next) {
-			struct sroce_wq **bucket;
+	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS)
+		flags = attr->flags;
+	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD)
+		parent = attr->parent_domain;
 
-			next = wq->next;
-			bucket = sroce_cq_bucket(table, size, wq->key);
-			wq->next = *bucket;
-			*bucket = wq;
-		}
+	if (attr->comp_mask & ~known || attr->wc_flags & ~SROCE_WC_FLAGS ||
+	    flags & ~IBV_CREATE_CQ_ATTR_SINGLE_THREADED) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (parent && !to_spd(parent)->protection) {
+		errno = EINVAL;
+		return NULL;
 	}
 
-	free(cq->table);
-	cq->table = table;
-	cq->table_size = size;
+	cq = sroce_new_cq(ibctx, attr, parent,
+			  flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+	if (!cq)
+		return NULL;
+
+	sroce_cq_set_ex(cq);
+	return &cq->vcq.cq_ex;
 }
 
 /**
- * sroce_cq_clean - take back the completions of a queue that were not polled
- * @cq: completion queue, locked
- * @key: whose completions
+ * sroce_resize_cq - verbs resize_cq
  *
- * What lies between cons and prod belongs to us, even while the kernel appends:
- * the other queues' completions move up against prod in their order, and cons
- * skips what is left over.
+ * The kernel carries over what was not polled, and takes the new ring from then
+ * on. Nobody may look at the old one meanwhile, or ask it for an event.
+ *
+ * Return: 0 or a positive errno.
  */
-static void sroce_cq_clean(struct sroce_cq *cq, uint32_t key)
+int sroce_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
-	uint32_t filled = sroce_ring_filled(&cq->ring);
-	uint32_t from, to;
+	struct sroce_resize_cq_full_resp resp = {};
+	struct sroce_cq *cq = to_scq(ibcq);
+	struct sroce_ring_view new = {};
+	struct ibv_resize_cq cmd = {};
+	int ret;
 
-	if (!sroce_ring_sane(&cq->ring, filled))
-		return;
+	if (cqe <= 0)
+		return EINVAL;
 
-	for (from = to = filled; from != cq->ring.cons; ) {
-		struct sroce_cqe *cqe = sroce_ring_entry(&cq->ring, --from);
-
-		if (sroce_cqe_key(cqe) == key)
-			continue;
-		if (--to != from)
-			*(struct sroce_cqe *)sroce_ring_entry(&cq->ring, to) =
-				*cqe;
+	sroce_lock(&cq->lock);
+	sroce_lock(&cq->arm_lock);
+	ret = ibv_cmd_resize_cq(ibcq, cqe, &cmd, sizeof(cmd), &resp.ibv_resp,
+				sizeof(resp));
+	if (!ret)
+		ret = sroce_map_cq(ibcq->context, &new, &resp.drv.cq);
+	if (!ret) {
+		new.cons = cq->ring.cons;
+		sroce_unmap_ring(&cq->ring);
+		cq->ring = new;
 	}
+	sroce_unlock(&cq->arm_lock);
+	sroce_unlock(&cq->lock);
 
-	if (to != cq->ring.cons)
-		sroce_ring_consume(&cq->ring, to);
+	return ret;
 }
 
-static void sroce_cq_forget(struct sroce_cq *cq, struct sroce_wq *wq)
+int sroce_modify_cq(struct ibv_cq *ibcq, struct ibv_modify_cq_attr *attr)
 {
-	struct sroce_wq **p;
+	struct ibv_modify_cq cmd = {};
 
-	sroce_cq_clean(cq, wq->key);
-
-	p = sroce_cq_bucket(cq->table, cq->table_size, wq->key);
-	while (*p != wq)
-		p = &(*p)->next;
-	*p = wq->next;
-
-	if (cq->last == wq)
-		cq->last = NULL;
-	wq->attached = false;
-	cq->num_wqs--;
+	return ibv_cmd_modify_cq(ibcq, attr, &cmd, sizeof(cmd));
 }
 
-/**
- * sroce_cq_attach - completions of @wq are going to arrive here
- *
- * A queue pair's number is free again when the kernel has destroyed it, which
- * is before sroce_destroy_qp() gets here to detach it. No lock is held over
- * both, because the kernel's part may wait for the program to acknowledge
- * events. So a new queue may find an old one under its key: finish that one
- * first. The new one cannot have any completions yet.
- */
-void sroce_cq_attach(struct sroce_cq *cq, struct sroce_wq *wq)
-{
-	struct sroce_wq **bucket, *old;
-
-	pthread_spin_lock(&cq->lock);
-	old = sroce_cq_find(cq, wq->key);
-	if (old)
-		sroce_cq_forget(cq, old);
-
-	if (cq->num_wqs >= cq->table_size)
-		sroce_cq_grow_table(cq);
-
-	bucket = sroce_cq_bucket(cq->table, cq->table_size, wq->key);
-	wq->next = *bucket;
-	*bucket = wq;
-	wq->attached = true;
-	cq->num_wqs++;
-	pthread_spin_unlock(&cq->lock);
-}
-
-/* @wq no longer exists in the kernel: forget it, and its completions. */
-void sroce_cq_detach(struct sroce_cq *cq, struct sroce_wq *wq)
-{
-	pthread_spin_lock(&cq->lock);
-	if (wq->attached)
-		sroce_cq_forget(cq, wq);
-	pthread_spin_unlock(&cq->lock);
-}
-
-/* The kernel has emptied @wq: so do we, and forget its completions. */
-void sroce_cq_reset(struct sroce_cq *cq, struct sroce_wq *wq)
-{
-	pthread_spin_lock(&cq->lock);
-	sroce_cq_clean(cq, wq->key);
-
-	pthread_spin_lock(&wq->lock);
-	wq->ring.prod = 0;
-	wq->ring.cons = 0;
-	pthread_spin_unlock(&wq->lock);
-	pthread_spin_unlock(&cq->lock);
-}
-
-static void sroce_fill_wc(struct ibv_wc *wc, const struct sroce_cqe *cqe)
-{
-	wc->wr_id = cqe->wr_id;
-	wc->status = cqe->status;
-	wc->opcode = cqe->opcode;
-	wc->vendor_err = cqe->vendor_err;
-	wc->byte_len = cqe->byte_len;
-	/* The network's order or ours, as wc_flags say: never swapped here. */
-	wc->imm_data = cqe->imm_data;
-	wc->qp_num = cqe->qp_num;
-	wc->src_qp = cqe->src_qp;
-	wc->wc_flags = cqe->wc_flags;
-	wc->pkey_index = cqe->pkey_index;
-	wc->slid = 0;
-	wc->sl = cqe->sl;
-	wc->dlid_path_bits = 0;
-}
-
-/**
- * sroce_poll_cq - verbs poll_cq
- *
- * A completion of a queue that is not known is dropped: it can only be of one
- * that is gone.
- *
- * Return: how many completions there are in @wc, or -EIO when the ring has been
- * overwritten.
- */
-int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc)
+int sroce_destroy_cq(struct ibv_cq *ibcq)
 {
 	struct sroce_cq *cq = to_scq(ibcq);
-	uint32_t filled, cons;
-	int n = 0;
+	int ret;
 
-	pthread_spin_lock(&cq->lock);
-	filled = sroce_ring_filled(&cq->ring);
-	if (!sroce_ring_sane(&cq->ring, filled)) {
-		pthread_spin_unlock(&cq->lock);
-		return -EIO;
-	}
+	ret = ibv_cmd_destroy_cq(ibcq);
+	if (ret)
+		return ret;
 
-	for (cons = cq->ring.cons; cons != filled && n < num; cons++) {
-		const struct sroce_cqe *cqe = sroce_ring_entry(&cq->ring, cons);
-		struct sroce_wq *wq = sroce_cq_find(cq, sroce_cqe_key(cqe));
-
-		if (!wq)
-			continue;
-		sroce_ring_retire(&wq->ring, cqe->wqe_next);
-		sroce_fill_wc(&wc[n++], cqe);
-	}
-
-	if (cons != cq->ring.cons)
-		sroce_ring_consume(&cq->ring, cons);
-	pthread_spin_unlock(&cq->lock);
-
-	return n;
-}
-
-/* One event for one call; no system call is needed to ask for it. */
-int sroce_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
-{
-	sroce_ring_arm(&to_scq(ibcq)->ring,
-		       solicited_only ? SROCE_CQ_ARM_SOLICITED :
-					SROCE_CQ_ARM_NEXT);
+	sroce_unmap_ring(&cq->ring);
+	sroce_cq_fini(cq);
+	sroce_obj_free(&cq->owner, cq);
 	return 0;
 }

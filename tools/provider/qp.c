@@ -1,395 +1,390 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Posting: from the program's work requests to the rings.
+ * Queue pairs: creating, changing and destroying them.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
-
-#include <rdma/ib_user_verbs.h>
 
 #include "sroce.h"
 
-/* Where the data of a send request begins; sizeof() is that of the union. */
-#define SROCE_WQE_DATA	48
-
-static_assert(sizeof(struct sroce_send_wqe) == SROCE_WQE_DATA,
-	      "data follows the header");
-static_assert(sizeof(struct sroce_recv_wqe) == 16, "the ABI is fixed");
-static_assert(sizeof(struct sroce_sge) == 16 &&
-	      SROCE_WQE_DATA % sizeof(struct sroce_sge) == 0 &&
-	      SROCE_SQ_BLOCK % sizeof(struct sroce_sge) == 0,
-	      "no entry of a list lies across the end of the ring");
-static_assert(SROCE_WQE_DATA + SROCE_MAX_SGE * sizeof(struct sroce_sge) <=
-	      SROCE_SQ_MAX_BLOCKS * SROCE_SQ_BLOCK, "the longest list fits");
-static_assert(SROCE_WQE_DATA + SROCE_MAX_INLINE <=
-	      SROCE_SQ_MAX_BLOCKS * SROCE_SQ_BLOCK, "the longest inline fits");
-
-/* Flags and opcodes go into the ring as the program gave them. */
-static_assert(SROCE_WQE_FENCE == (int)IBV_SEND_FENCE &&
-	      SROCE_WQE_SIGNALED == (int)IBV_SEND_SIGNALED &&
-	      SROCE_WQE_SOLICITED == (int)IBV_SEND_SOLICITED &&
-	      SROCE_WQE_INLINE == (int)IBV_SEND_INLINE,
-	      "send flags are ibv_send_flags");
-static_assert((int)IB_UVERBS_WR_RDMA_WRITE == IBV_WR_RDMA_WRITE &&
-	      (int)IB_UVERBS_WR_RDMA_WRITE_WITH_IMM ==
-	      IBV_WR_RDMA_WRITE_WITH_IMM &&
-	      (int)IB_UVERBS_WR_SEND == IBV_WR_SEND &&
-	      (int)IB_UVERBS_WR_SEND_WITH_IMM == IBV_WR_SEND_WITH_IMM &&
-	      (int)IB_UVERBS_WR_RDMA_READ == IBV_WR_RDMA_READ &&
-	      (int)IB_UVERBS_WR_ATOMIC_CMP_AND_SWP ==
-	      IBV_WR_ATOMIC_CMP_AND_SWP &&
-	      (int)IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD ==
-	      IBV_WR_ATOMIC_FETCH_AND_ADD &&
-	      (int)IB_UVERBS_WR_SEND_WITH_INV == IBV_WR_SEND_WITH_INV,
-	      "opcodes are ibv_wr_opcode");
-
-#define SROCE_SEND_FLAGS	(SROCE_WQE_FENCE | SROCE_WQE_SIGNALED | \
-				 SROCE_WQE_SOLICITED | SROCE_WQE_INLINE)
-
-/* What a request of an opcode has besides its list. */
-enum {
-	SROCE_OP_INLINE = 1 << 0,	/* may have data in place of the list */
-	SROCE_OP_IMM	= 1 << 1,
-	SROCE_OP_INV	= 1 << 2,
-	SROCE_OP_RDMA	= 1 << 3,
-	SROCE_OP_ATOMIC	= 1 << 4,
+struct sroce_create_qp_full_cmd {
+	struct ibv_create_qp_ex ibv_cmd;
+	struct sroce_create_qp drv;
 };
+
+struct sroce_create_qp_full_resp {
+	struct ib_uverbs_create_qp_resp ibv_resp;
+	struct sroce_create_qp_resp drv;
+};
+
+struct sroce_create_qp_ex_full_resp {
+	struct ib_uverbs_ex_create_qp_resp ibv_resp;
+	struct sroce_create_qp_resp drv;
+};
+
+static_assert(sizeof(struct sroce_create_qp_full_cmd) ==
+	      sizeof(struct ibv_create_qp_ex) +
+	      sizeof(struct sroce_create_qp) &&
+	      sizeof(struct sroce_create_qp_full_resp) ==
+	      sizeof(struct ib_uverbs_create_qp_resp) +
+	      sizeof(struct sroce_create_qp_resp) &&
+	      sizeof(struct sroce_create_qp_ex_full_resp) ==
+	      sizeof(struct ib_uverbs_ex_create_qp_resp) +
+	      sizeof(struct sroce_create_qp_resp),
+	      "what is the driver's does not follow what is the core's");
+
+/* Where 44.0, the oldest rdma-core that this runs with, has comp_mask. */
+#define SROCE_QP_EX_FIRST	offsetof(struct ibv_qp_ex, wr_flush)
+
+#if IBVERBS_PABI_VERSION == 34 && defined(__LP64__)
+static_assert(SROCE_QP_EX_FIRST == 352 &&
+	      offsetof(struct verbs_qp, comp_mask) == 360,
+	      "not the queue pair that rdma-core 56.1 has");
+#endif
 
 /**
- * struct sroce_op - an opcode
- * @rc: allowed on a reliable connection
- * @uc: allowed on an unreliable connection
- * @has: SROCE_OP_*
+ * sroce_find_qp_ex - where does this libibverbs look whether a QP is extended?
+ *
+ * ibv_qp_to_qp_ex() looks at verbs_qp.comp_mask, which lies behind ibv_qp_ex.
+ * That grew after 44.0, by wr_flush(), and nothing in the library's name or
+ * among its symbols changed with it: the private ABI stayed 34. So it is
+ * watched at work, on queue pairs that have the flag at one place each.
+ *
+ * Return: offset in struct verbs_qp, or 0 if it is none that there is room for.
  */
-struct sroce_op {
-	bool rc;
-	bool uc;
-	uint8_t has;
-};
+uint32_t sroce_find_qp_ex(void)
+{
+	union {
+		uint32_t word[offsetof(struct sroce_qp, owner) / 4];
+		struct ibv_qp qp;
+	} probe = {};
+	size_t at;
+
+	/* comp_mask and, 8 bytes on, xrcd are libibverbs' to write. */
+	for (at = SROCE_QP_EX_FIRST; at + 16 <= sizeof(probe); at += 8) {
+		bool found;
+
+		probe.word[at / 4] = VERBS_QP_EX;
+		found = ibv_qp_to_qp_ex(&probe.qp);
+		probe.word[at / 4] = 0;
+		if (found)
+			return at;
+	}
+	return 0;
+}
+
+static int sroce_map_sq(struct ibv_context *ibctx, struct sroce_qp *qp,
+			const struct sroce_ring_map *map,
+			const struct ibv_qp_cap *cap)
+{
+	struct sroce_context *ctx = to_sctx(ibctx);
+
+	/* What a request may be at most, whatever the kernel allows. */
+	qp->sq.max_sge = sroce_min(cap->max_send_sge,
+				   sroce_min(ctx->max_sge, SROCE_MAX_SGE));
+	qp->max_inline = sroce_min(cap->max_inline_data,
+				   sroce_min(ctx->max_inline,
+					     SROCE_MAX_INLINE));
+
+	if (!map->size && !cap->max_send_wr)
+		return 0;
+	if (map->entry_size != SROCE_SQ_BLOCK)
+		return EPROTO;
+	return sroce_map_ring(ibctx, &qp->sq.ring, map, SROCE_SQ_BLOCK);
+}
+
+static bool sroce_has_sq(const struct ibv_qp_init_attr_ex *attr)
+{
+	return attr->qp_type != IBV_QPT_XRC_RECV &&
+	       !(attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE);
+}
+
+static bool sroce_has_rq(const struct ibv_qp_init_attr_ex *attr)
+{
+	return attr->qp_type != IBV_QPT_XRC_RECV &&
+	       attr->qp_type != IBV_QPT_XRC_SEND && !attr->srq &&
+	       !(attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE);
+}
+
+static int sroce_map_qp(struct ibv_context *ibctx, struct sroce_qp *qp,
+			const struct sroce_create_qp_resp *resp,
+			const struct ibv_qp_init_attr_ex *attr)
+{
+	int ret;
+
+	if (sroce_has_sq(attr)) {
+		ret = sroce_map_sq(ibctx, qp, &resp->sq, &attr->cap);
+		if (ret)
+			return ret;
+	}
+	if (sroce_has_rq(attr) && (resp->rq.size || attr->cap.max_recv_wr)) {
+		ret = sroce_map_recv_ring(ibctx, &qp->rq, &resp->rq,
+					  attr->cap.max_recv_sge);
+		if (ret) {
+			sroce_unmap_ring(&qp->sq.ring);
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/* ibv_cmd_create_qp_ex() knows no flags and no tables, _ex2() knows no XRCD. */
+static int sroce_make_plain_qp(struct ibv_context *ibctx, struct sroce_qp *qp,
+			       struct ibv_qp_init_attr_ex *attr,
+			       struct sroce_create_qp_resp *drv)
+{
+	struct sroce_create_qp_full_resp resp = {};
+	struct ibv_create_qp cmd = {};
+	int ret;
+
+	ret = ibv_cmd_create_qp_ex(ibctx, &qp->vqp, attr, &cmd, sizeof(cmd),
+				   &resp.ibv_resp, sizeof(resp));
+	*drv = resp.drv;
+	return ret;
+}
+
+static int sroce_make_ex_qp(struct ibv_context *ibctx, struct sroce_qp *qp,
+			    struct ibv_qp_init_attr_ex *attr,
+			    struct sroce_create_qp_resp *drv)
+{
+	const struct ibv_rx_hash_conf *hash = &attr->rx_hash_conf;
+	struct sroce_create_qp_ex_full_resp resp = {};
+	struct sroce_create_qp_full_cmd cmd = {};
+	size_t cmd_size = sizeof(cmd.ibv_cmd);
+	int ret;
+
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_RX_HASH) {
+		if (hash->rx_hash_key_len > sizeof(cmd.drv.rx_hash_key))
+			return EINVAL;
+		cmd.drv.rx_hash_fields = hash->rx_hash_fields_mask;
+		cmd.drv.rx_hash_function = hash->rx_hash_function;
+		cmd.drv.rx_hash_key_len = hash->rx_hash_key_len;
+		if (hash->rx_hash_key_len)
+			memcpy(cmd.drv.rx_hash_key, hash->rx_hash_key,
+			       hash->rx_hash_key_len);
+		cmd_size = sizeof(cmd);
+	}
+
+	ret = ibv_cmd_create_qp_ex2(ibctx, &qp->vqp, attr, &cmd.ibv_cmd,
+				    cmd_size, &resp.ibv_resp, sizeof(resp));
+	*drv = resp.drv;
+	return ret;
+}
+
+#define SROCE_QP_ATTRS	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | \
+			 IBV_QP_INIT_ATTR_CREATE_FLAGS | \
+			 IBV_QP_INIT_ATTR_IND_TABLE | \
+			 IBV_QP_INIT_ATTR_RX_HASH | \
+			 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+
+/* What is only in the longer of the two commands. */
+#define SROCE_QP_EX_ATTRS	(IBV_QP_INIT_ATTR_CREATE_FLAGS | \
+				 IBV_QP_INIT_ATTR_IND_TABLE | \
+				 IBV_QP_INIT_ATTR_RX_HASH)
+
+/* Return: 0 or a positive errno. */
+static int sroce_check_attr(const struct sroce_context *ctx,
+			    const struct ibv_qp_init_attr_ex *attr)
+{
+	uint64_t ops = sroce_send_ops(attr->qp_type);
+
+	if (attr->comp_mask & ~SROCE_QP_ATTRS)
+		return EOPNOTSUPP;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD &&
+	    attr->comp_mask & SROCE_QP_EX_ATTRS)
+		return EOPNOTSUPP;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_RX_HASH &&
+	    !(attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE))
+		return EINVAL;
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+		return 0;
+
+	if (ctx->qp_ex_at == SROCE_QP_EX_FIRST)
+		ops &= ~(uint64_t)IBV_QP_EX_WITH_FLUSH;
+	if (!ctx->qp_ex_at || attr->send_ops_flags & ~ops)
+		return EOPNOTSUPP;
+	return 0;
+}
+
+static void sroce_extend_qp(const struct sroce_context *ctx,
+			    struct sroce_qp *qp, uint64_t send_ops)
+{
+	uint32_t *comp_mask = (void *)((uint8_t *)&qp->vqp + ctx->qp_ex_at);
+
+	*comp_mask |= VERBS_QP_EX;
+	qp->send_ops = send_ops;
+	sroce_qp_set_ex(qp, ctx->qp_ex_at != SROCE_QP_EX_FIRST);
+}
+
+static void sroce_init_qp(struct sroce_qp *qp, bool unlocked)
+{
+	uint32_t qp_num = qp->vqp.qp.qp_num;
+
+	qp->sq.key = qp_num;
+	qp->rq.key = qp_num | SROCE_WQ_RECV;
+	sroce_lock_init(&qp->sq.lock, unlocked);
+	sroce_lock_init(&qp->rq.lock, unlocked);
+}
+
+struct ibv_qp *sroce_create_qp_ex(struct ibv_context *ibctx,
+				  struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_pd *pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD ?
+			    attr->pd : NULL;
+	struct sroce_create_qp_resp resp;
+	struct sroce_owner owner;
+	struct sroce_qp *qp;
+	struct ibv_qp *ibqp;
+	int ret;
+
+	ret = sroce_check_attr(to_sctx(ibctx), attr);
+	if (ret) {
+		errno = ret;
+		return NULL;
+	}
+
+	qp = sroce_obj_alloc(pd, sizeof(*qp), SROCE_RES_QP, &owner);
+	if (!qp)
+		return NULL;
+	qp->owner = owner;
+	ibqp = &qp->vqp.qp;
+
+	if (attr->comp_mask & SROCE_QP_EX_ATTRS)
+		ret = sroce_make_ex_qp(ibctx, qp, attr, &resp);
+	else
+		ret = sroce_make_plain_qp(ibctx, qp, attr, &resp);
+	if (ret)
+		goto err_free;
+
+	ret = sroce_map_qp(ibctx, qp, &resp, attr);
+	if (ret)
+		goto err_destroy;
+
+	qp->sq_sig_all = attr->sq_sig_all;
+	sroce_init_qp(qp, sroce_one_thread(pd));
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		sroce_extend_qp(to_sctx(ibctx), qp, attr->send_ops_flags);
+
+	/* The receive queue also if it has no ring: an SRQ's completions. */
+	if (ibqp->send_cq)
+		sroce_cq_attach(to_scq(ibqp->send_cq), &qp->sq);
+	if (ibqp->recv_cq)
+		sroce_cq_attach(to_scq(ibqp->recv_cq), &qp->rq);
+	return ibqp;
+
+err_destroy:
+	ibv_cmd_destroy_qp(ibqp);
+err_free:
+	sroce_obj_free(&qp->owner, qp);
+	errno = ret;
+	return NULL;
+}
+
+struct ibv_qp *sroce_create_qp(struct ibv_pd *pd,
+			       struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex = {
+		.qp_context = attr->qp_context,
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.srq = attr->srq,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.sq_sig_all = attr->sq_sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
+	};
+	struct ibv_qp *ibqp;
+
+	ibqp = sroce_create_qp_ex(pd->context, &ex);
+	if (ibqp)
+		attr->cap = ex.cap;
+	return ibqp;
+}
+
+/* An XRC target of somebody else: to be modified, queried and let go of. */
+struct ibv_qp *sroce_open_qp(struct ibv_context *ibctx,
+			     struct ibv_qp_open_attr *attr)
+{
+	struct ib_uverbs_create_qp_resp resp = {};
+	struct ibv_open_qp cmd = {};
+	struct sroce_owner owner;
+	struct sroce_qp *qp;
+	int ret;
+
+	qp = sroce_obj_alloc(NULL, sizeof(*qp), SROCE_RES_QP, &owner);
+	if (!qp)
+		return NULL;
+	qp->owner = owner;
+
+	ret = ibv_cmd_open_qp(ibctx, &qp->vqp, sizeof(qp->vqp), attr, &cmd,
+			      sizeof(cmd), &resp, sizeof(resp));
+	if (ret) {
+		sroce_obj_free(&qp->owner, qp);
+		errno = ret;
+		return NULL;
+	}
+
+	sroce_init_qp(qp, false);
+	return &qp->vqp.qp;
+}
+
+int sroce_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
+		   int attr_mask, struct ibv_qp_init_attr *init_attr)
+{
+	struct ibv_query_qp cmd;
+
+	return ibv_cmd_query_qp(ibqp, attr, attr_mask, init_attr, &cmd,
+				sizeof(cmd));
+}
 
 /*
- * Datagrams are missing: they need the number of an address handle, which the
- * kernel does not tell yet. A request that names a wrong one would go astray.
+ * In the reset state the kernel's indices are zero again, and completions from
+ * before are not of interest to anyone.
  */
-static const struct sroce_op sroce_ops[] = {
-	[IBV_WR_RDMA_WRITE] = {
-		.rc = true, .uc = true,
-		.has = SROCE_OP_RDMA | SROCE_OP_INLINE,
-	},
-	[IBV_WR_RDMA_WRITE_WITH_IMM] = {
-		.rc = true, .uc = true,
-		.has = SROCE_OP_RDMA | SROCE_OP_INLINE | SROCE_OP_IMM,
-	},
-	[IBV_WR_SEND] = {
-		.rc = true, .uc = true,
-		.has = SROCE_OP_INLINE,
-	},
-	[IBV_WR_SEND_WITH_IMM] = {
-		.rc = true, .uc = true,
-		.has = SROCE_OP_INLINE | SROCE_OP_IMM,
-	},
-	[IBV_WR_RDMA_READ] = {
-		.rc = true,
-		.has = SROCE_OP_RDMA,
-	},
-	[IBV_WR_ATOMIC_CMP_AND_SWP] = {
-		.rc = true,
-		.has = SROCE_OP_ATOMIC,
-	},
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = {
-		.rc = true,
-		.has = SROCE_OP_ATOMIC,
-	},
-	[IBV_WR_SEND_WITH_INV] = {
-		.rc = true,
-		.has = SROCE_OP_INLINE | SROCE_OP_INV,
-	},
-};
-
-static const struct sroce_op *sroce_find_op(const struct sroce_qp *qp,
-					    uint32_t opcode)
-{
-	const struct sroce_op *op;
-
-	if (opcode >= sizeof(sroce_ops) / sizeof(sroce_ops[0]))
-		return NULL;
-
-	op = &sroce_ops[opcode];
-	switch (qp->vqp.qp.qp_type) {
-	case IBV_QPT_RC:
-		return op->rc ? op : NULL;
-	case IBV_QPT_UC:
-		return op->uc ? op : NULL;
-	default:
-		return NULL;
-	}
-}
-
-/* Of a list as long as a request's may be, this cannot overflow. */
-static uint64_t sroce_list_bytes(const struct ibv_sge *sge, uint32_t num)
-{
-	uint64_t bytes = 0;
-	uint32_t i;
-
-	for (i = 0; i < num; i++)
-		bytes += sge[i].length;
-	return bytes;
-}
-
-/**
- * sroce_gather - copy inline data behind the header at @index
- *
- * The data is a run of bytes that may go on at the start of the ring.
- */
-static void sroce_gather(const struct sroce_ring_view *v, uint32_t index,
-			 const struct ibv_sge *sge, uint32_t num)
-{
-	uint8_t *end = v->entries + (size_t)v->num * SROCE_SQ_BLOCK;
-	uint8_t *to = (uint8_t *)sroce_ring_entry(v, index) + SROCE_WQE_DATA;
-	uint32_t i;
-
-	for (i = 0; i < num; i++) {
-		const uint8_t *from = (const void *)(uintptr_t)sge[i].addr;
-		size_t len = sge[i].length;
-		size_t room = end - to;
-
-		if (len >= room) {
-			memcpy(to, from, room);
-			from += room;
-			len -= room;
-			to = v->entries;
-		}
-		/* An empty entry may point nowhere. */
-		if (len) {
-			memcpy(to, from, len);
-			to += len;
-		}
-	}
-}
-
-/* Copy the list behind the header at @index. */
-static void sroce_put_list(const struct sroce_ring_view *v, uint32_t index,
-			   const struct ibv_sge *sge, uint32_t num)
-{
-	uint8_t *end = v->entries + (size_t)v->num * SROCE_SQ_BLOCK;
-	uint8_t *to = (uint8_t *)sroce_ring_entry(v, index) + SROCE_WQE_DATA;
-	uint32_t i;
-
-	for (i = 0; i < num; i++) {
-		struct sroce_sge *s = (struct sroce_sge *)to;
-
-		s->addr = sge[i].addr;
-		s->length = sge[i].length;
-		s->lkey = sge[i].lkey;
-
-		to += sizeof(*s);
-		if (to == end)
-			to = v->entries;
-	}
-}
-
-/**
- * sroce_put_send - write one request into the ring
- * @qp: queue pair, its send queue locked
- * @wr: the program's request
- * @prod: where; moved on if the request was good
- *
- * Only what keeps the ring in order is checked, and what the program can be
- * told at once. The kernel checks all of it, and the data it refers to.
- *
- * Return: 0 or a positive errno, and then nothing has happened.
- */
-static int sroce_put_send(struct sroce_qp *qp, const struct ibv_send_wr *wr,
-			  uint32_t *prod)
-{
-	const struct sroce_ring_view *v = &qp->sq.ring;
-	struct sroce_send_wqe wqe = {
-		.wr_id = wr->wr_id,
-		.opcode = wr->opcode,
-		.flags = wr->send_flags,
-	};
-	uint32_t num = wr->num_sge;
-	const struct sroce_op *op;
-	uint64_t bytes;
-
-	op = sroce_find_op(qp, wr->opcode);
-	if (!op || wr->send_flags & ~SROCE_SEND_FLAGS)
-		return EINVAL;
-	if (num > qp->sq.max_sge)
-		return EINVAL;
-
-	if (wr->send_flags & IBV_SEND_INLINE) {
-		bytes = sroce_list_bytes(wr->sg_list, num);
-		if (!(op->has & SROCE_OP_INLINE) || bytes > qp->max_inline)
-			return EINVAL;
-		wqe.inline_len = bytes;
-	} else {
-		bytes = num * sizeof(struct sroce_sge);
-		wqe.num_sge = num;
-	}
-
-	wqe.num_blocks = (SROCE_WQE_DATA + bytes + SROCE_SQ_BLOCK - 1) /
-			 SROCE_SQ_BLOCK;
-	if (sroce_ring_space(v, *prod) < wqe.num_blocks)
-		return ENOMEM;
-
-	if (qp->sq_sig_all)
-		wqe.flags |= SROCE_WQE_SIGNALED;
-
-	if (op->has & SROCE_OP_IMM)
-		wqe.imm_data = wr->imm_data;
-	else if (op->has & SROCE_OP_INV)
-		wqe.imm_data = wr->invalidate_rkey;
-
-	if (op->has & SROCE_OP_RDMA) {
-		wqe.remote_addr = wr->wr.rdma.remote_addr;
-		wqe.rkey = wr->wr.rdma.rkey;
-	} else if (op->has & SROCE_OP_ATOMIC) {
-		wqe.remote_addr = wr->wr.atomic.remote_addr;
-		wqe.compare_add = wr->wr.atomic.compare_add;
-		wqe.rkey = wr->wr.atomic.rkey;
-		if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
-			wqe.swap = wr->wr.atomic.swap;
-	}
-
-	memcpy(sroce_ring_entry(v, *prod), &wqe, sizeof(wqe));
-	if (wr->send_flags & IBV_SEND_INLINE)
-		sroce_gather(v, *prod, wr->sg_list, num);
-	else
-		sroce_put_list(v, *prod, wr->sg_list, num);
-
-	*prod += wqe.num_blocks;
-	return 0;
-}
-
-/**
- * sroce_post_send - verbs post_send
- *
- * The requests of a list become visible together, with one store, and cost at
- * most one doorbell; a bad one does not hold up those before it.
- *
- * The doorbell is rung after the lock is dropped, since the kernel may send
- * packets before it returns. If it fails, its errno is returned and @bad_wr is
- * the whole list: the requests are in the ring, but nobody will look at them.
- * That is EIO, the device is gone and nothing more will complete. A queue that
- * was not asleep when it went has no way to notice; as with hardware that was
- * pulled, posting succeeds as long as there is room, and the program learns
- * from the asynchronous event (IBV_EVENT_DEVICE_FATAL).
- *
- * Return: 0 or a positive errno.
- */
-int sroce_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
-		    struct ibv_send_wr **bad_wr)
+int sroce_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
+		    int attr_mask)
 {
 	struct sroce_qp *qp = to_sqp(ibqp);
-	struct sroce_wq *sq = &qp->sq;
-	struct ibv_send_wr *first = wr;
-	bool ring_doorbell = false;
-	uint32_t prod;
-	int ret = 0;
+	struct ibv_modify_qp cmd = {};
+	int ret;
 
-	if (ibqp->state < IBV_QPS_RTS) {
-		*bad_wr = wr;
-		return EINVAL;
+	ret = ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd));
+	if (ret)
+		return ret;
+
+	if (attr_mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET) {
+		if (ibqp->send_cq)
+			sroce_cq_reset(to_scq(ibqp->send_cq), &qp->sq);
+		if (ibqp->recv_cq)
+			sroce_cq_reset(to_scq(ibqp->recv_cq), &qp->rq);
 	}
-
-	pthread_spin_lock(&sq->lock);
-	prod = sq->ring.prod;
-	for (; wr; wr = wr->next) {
-		ret = sroce_put_send(qp, wr, &prod);
-		if (ret) {
-			*bad_wr = wr;
-			break;
-		}
-	}
-	if (prod != sq->ring.prod) {
-		sroce_ring_publish(&sq->ring, prod);
-		ring_doorbell = sroce_ring_asleep(&sq->ring);
-	}
-	pthread_spin_unlock(&sq->lock);
-
-	if (ring_doorbell) {
-		int err = sroce_doorbell(to_sctx(ibqp->context), ibqp->qp_num);
-
-		if (err) {
-			*bad_wr = first;
-			return err;
-		}
-	}
-	return ret;
-}
-
-static int sroce_put_recv(struct sroce_wq *rq, const struct ibv_recv_wr *wr,
-			  uint32_t *prod)
-{
-	uint32_t num = wr->num_sge;
-	struct sroce_recv_wqe *wqe;
-	uint32_t i;
-
-	if (num > rq->max_sge)
-		return EINVAL;
-	if (!sroce_ring_space(&rq->ring, *prod))
-		return ENOMEM;
-
-	wqe = sroce_ring_entry(&rq->ring, *prod);
-	wqe->wr_id = wr->wr_id;
-	wqe->num_sge = num;
-	wqe->reserved = 0;
-	for (i = 0; i < num; i++) {
-		wqe->sge[i].addr = wr->sg_list[i].addr;
-		wqe->sge[i].length = wr->sg_list[i].length;
-		wqe->sge[i].lkey = wr->sg_list[i].lkey;
-	}
-
-	++*prod;
 	return 0;
 }
 
-/**
- * sroce_post_recv - verbs post_recv
- *
- * As sroce_post_send(). The kernel looks at this ring whenever a message
- * comes; it asks for a doorbell only in the error state, to flush what is
- * posted then.
- *
- * Return: 0 or a positive errno.
+/*
+ * The kernel first: as long as it knows the queue pair, completions may come.
+ * Until it is detached, a poller may still return some, as it might have done
+ * before the call.
  */
-int sroce_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
-		    struct ibv_recv_wr **bad_wr)
+int sroce_destroy_qp(struct ibv_qp *ibqp)
 {
-	struct sroce_wq *rq = &to_sqp(ibqp)->rq;
-	struct ibv_recv_wr *first = wr;
-	bool ring_doorbell = false;
-	uint32_t prod;
-	int ret = 0;
+	struct sroce_qp *qp = to_sqp(ibqp);
+	int ret;
 
-	if (ibqp->state == IBV_QPS_RESET || !rq->ring.num) {
-		*bad_wr = wr;
-		return EINVAL;
-	}
+	ret = ibv_cmd_destroy_qp(ibqp);
+	if (ret)
+		return ret;
 
-	pthread_spin_lock(&rq->lock);
-	prod = rq->ring.prod;
-	for (; wr; wr = wr->next) {
-		ret = sroce_put_recv(rq, wr, &prod);
-		if (ret) {
-			*bad_wr = wr;
-			break;
-		}
-	}
-	if (prod != rq->ring.prod) {
-		sroce_ring_publish(&rq->ring, prod);
-		ring_doorbell = sroce_ring_asleep(&rq->ring);
-	}
-	pthread_spin_unlock(&rq->lock);
-
-	if (ring_doorbell) {
-		int err = sroce_doorbell(to_sctx(ibqp->context), ibqp->qp_num);
-
-		if (err) {
-			*bad_wr = first;
-			return err;
-		}
-	}
-	return ret;
+	if (ibqp->send_cq)
+		sroce_cq_detach(to_scq(ibqp->send_cq), &qp->sq);
+	if (ibqp->recv_cq)
+		sroce_cq_detach(to_scq(ibqp->recv_cq), &qp->rq);
+	sroce_unmap_ring(&qp->sq.ring);
+	sroce_unmap_ring(&qp->rq.ring);
+	sroce_lock_fini(&qp->sq.lock);
+	sroce_lock_fini(&qp->rq.lock);
+	sroce_obj_free(&qp->owner, qp);
+	return 0;
 }

@@ -22,7 +22,8 @@
  * @prod: where the ring is a work queue: index of the next entry to fill,
  *	changed under the queue's lock
  * @cons: of a work queue: oldest index that is still in use, changed under the
- *	lock of the completion queue; of a completion queue: next to be polled
+ *	lock of the completion queue, of a shared one under the queue's own; of a
+ *	completion queue: next to be polled
  * @map_size: bytes to unmap
  *
  * The copies are what the provider goes by: its own index is never read back
@@ -68,6 +69,21 @@ static inline void sroce_ring_retire(struct sroce_ring_view *v, uint32_t next)
 
 	if (next - v->cons <= used)
 		__atomic_store_n(&v->cons, next, __ATOMIC_RELEASE);
+}
+
+/**
+ * sroce_ring_refresh - look how far the kernel has got with a shared queue
+ *
+ * The acquire pairs with the kernel's release: what it gives back, it has read.
+ * As in sroce_ring_retire(), an index that is not between ours is none of the
+ * kernel's, and frees nothing.
+ */
+static inline void sroce_ring_refresh(struct sroce_ring_view *v)
+{
+	uint32_t cons = __atomic_load_n(&v->ring->cons, __ATOMIC_ACQUIRE);
+
+	if (cons - v->cons <= v->prod - v->cons)
+		__atomic_store_n(&v->cons, cons, __ATOMIC_RELAXED);
 }
 
 /* Hand the entries before @prod to the kernel. */

@@ -136,6 +136,32 @@ static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
 #define sroce_cq_udata(attrs) ((attrs) ? &(attrs)->driver_udata : NULL)
 #endif
 
+/* Counters of queue pairs: the core's is a part of the driver's, by port. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
+#define SROCE_COUNTER_PORT
+#define SROCE_COUNTER_OBJ
+#else
+struct sroce_rdma_counter {
+	struct rdma_counter counter;
+};
+
+static inline void sroce_counter_init(struct rdma_counter *counter)
+{
+}
+
+#define SROCE_COUNTER_PORT , u32 port
+#define SROCE_COUNTER_OBJ						\
+	.counter_init = sroce_counter_init,				\
+	INIT_RDMA_OBJ_SIZE(rdma_counter, sroce_rdma_counter, counter),
+#endif
+
+/* A driver's own attributes of shared receive queues */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 7, 0)
+#define SROCE_RES_SRQ
+#else
+#define SROCE_RES_SRQ .fill_res_srq_entry = sroce_fill_res_srq,
+#endif
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(7, 1, 0)
 #define SROCE_RESIZE_CQ_OP resize_cq
 #define SROCE_RESIZE_CQ_CQE int
@@ -151,6 +177,33 @@ static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
 #else
 #define SROCE_REG_MR_DMAH struct ib_dmah *dmah,
 #define SROCE_REG_MR_HAS_DMAH (dmah != NULL)
+#endif
+
+/* reg_user_mr_dmabuf() was given the udata, and is given the attributes now. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#define SROCE_DMABUF_ATTRS struct ib_udata
+#define sroce_dmabuf_udata(attrs) (attrs)
+#else
+#define SROCE_DMABUF_ATTRS struct uverbs_attr_bundle
+#define sroce_dmabuf_udata(attrs) (&(attrs)->driver_udata)
+#endif
+
+/* Callers of the plain functions have the reservation lock since then. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+#define dma_buf_vmap_unlocked(dmabuf, map) dma_buf_vmap(dmabuf, map)
+#define dma_buf_vunmap_unlocked(dmabuf, map) dma_buf_vunmap(dmabuf, map)
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+#define SROCE_NS_DMA_BUF DMA_BUF
+#else
+#define SROCE_NS_DMA_BUF "DMA_BUF"
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+#define SROCE_ACCESS_FLUSH 0
+#else
+#define SROCE_ACCESS_FLUSH IB_ACCESS_FLUSH_GLOBAL
 #endif
 
 #endif /* SROCE_COMPAT_H */

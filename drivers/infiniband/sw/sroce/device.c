@@ -54,13 +54,16 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 	if (sroce_raw_able(to_sdev(ibdev)))
 		raw_attr(attr);
 	attr->sys_image_guid = ibdev->node_guid;
+	/* nobody's OUI, which is what software has */
+	attr->vendor_id = 0xffffff;
 	attr->max_mr_size = ~0ULL;
 	attr->page_size_cap = ~0ULL << PAGE_SHIFT;
 	attr->max_qp = SROCE_MAX_QP;
 	attr->max_qp_wr = SROCE_MAX_QP_WR;
 	attr->device_cap_flags |= IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_PORT_ACTIVE_EVENT |
 				  IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_CURR_QP_STATE_MOD |
-				  IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC;
+				  IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC |
+				  IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	attr->max_qp_rd_atom = SROCE_MAX_RD_ATOMIC;
 	attr->max_qp_init_rd_atom = SROCE_MAX_RD_ATOMIC;
@@ -72,6 +75,8 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 	attr->max_cq = SROCE_MAX_CQ;
 	attr->max_cqe = SROCE_MAX_CQE;
 	attr->max_mr = SROCE_MAX_MR;
+	attr->max_mw = SROCE_MAX_MW;
+	attr->max_dm_size = SROCE_MAX_DM;
 	attr->max_pd = SROCE_MAX_PD;
 	attr->max_ah = SROCE_MAX_AH;
 	attr->max_srq = SROCE_MAX_SRQ;
@@ -88,6 +93,7 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 	attr->cq_caps.max_cq_moderation_period = U16_MAX;
 	/* 4.096 us << 15: what a busy CPU may keep a packet waiting */
 	attr->local_ca_ack_delay = 15;
+	sroce_odp_caps(attr);
 	return 0;
 }
 
@@ -217,9 +223,10 @@ static void sroce_dealloc_driver(struct ib_device *ibdev)
 	struct sroce_dev *sdev = to_sdev(ibdev);
 
 	sroce_net_detach(sdev);
-	xa_destroy(&sdev->mrs);
+	xa_destroy(&sdev->keys);
 	xa_destroy(&sdev->avs);
 	xa_destroy(&sdev->srqs);
+	xa_destroy(&sdev->counters);
 	free_percpu(sdev->stats);
 }
 
@@ -229,11 +236,19 @@ const struct ib_device_ops sroce_dev_ops = {
 	.uverbs_abi_ver = SROCE_ABI_VERSION,
 
 	.add_gid = sroce_add_gid,
+	.advise_mr = sroce_advise_mr,
+	.alloc_dm = sroce_alloc_dm,
 	.alloc_hw_port_stats = sroce_alloc_hw_port_stats,
+	.alloc_mw = sroce_alloc_mw,
 	.alloc_pd = sroce_alloc_pd,
 	.alloc_ucontext = sroce_alloc_ucontext,
 	.alloc_xrcd = sroce_alloc_xrcd,
 	.attach_mcast = sroce_attach_mcast,
+	.counter_alloc_stats = sroce_counter_alloc_stats,
+	.counter_bind_qp = sroce_counter_bind_qp,
+	.counter_dealloc = sroce_counter_dealloc,
+	.counter_unbind_qp = sroce_counter_unbind_qp,
+	.counter_update_stats = sroce_counter_update_stats,
 	.create_ah = sroce_create_ah,
 	.create_cq = sroce_create_cq,
 	.create_flow = sroce_create_flow,
@@ -242,7 +257,9 @@ const struct ib_device_ops sroce_dev_ops = {
 	.create_srq = sroce_create_srq,
 	.create_user_ah = sroce_create_ah,
 	.create_wq = sroce_create_wq,
+	.dealloc_dm = sroce_dealloc_dm,
 	.dealloc_driver = sroce_dealloc_driver,
+	.dealloc_mw = sroce_dealloc_mw,
 	.dealloc_pd = sroce_dealloc_pd,
 	.dealloc_ucontext = sroce_dealloc_ucontext,
 	.dealloc_xrcd = sroce_dealloc_xrcd,
@@ -257,6 +274,8 @@ const struct ib_device_ops sroce_dev_ops = {
 	.destroy_srq = sroce_destroy_srq,
 	.detach_mcast = sroce_detach_mcast,
 	.disassociate_ucontext = sroce_disassociate_ucontext,
+	.fill_res_cq_entry = sroce_fill_res_cq,
+	.fill_res_qp_entry = sroce_fill_res_qp,
 	.get_dev_fw_str = sroce_get_dev_fw_str,
 	.get_hw_stats = sroce_get_hw_stats,
 	.get_link_layer = sroce_get_link_layer,
@@ -273,15 +292,21 @@ const struct ib_device_ops sroce_dev_ops = {
 	.query_port = sroce_query_port,
 	.query_qp = sroce_query_qp,
 	.query_srq = sroce_query_srq,
+	.reg_dm_mr = sroce_reg_dm_mr,
 	.reg_user_mr = sroce_reg_user_mr,
+	.reg_user_mr_dmabuf = sroce_reg_user_mr_dmabuf,
+	.rereg_user_mr = sroce_rereg_user_mr,
 	.SROCE_RESIZE_CQ_OP = sroce_resize_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, sroce_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, sroce_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_mw, sroce_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_pd, sroce_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, sroce_qp, ibqp),
 	.size_ib_rwq_ind_table = sizeof(struct ib_rwq_ind_table),
 	INIT_RDMA_OBJ_SIZE(ib_srq, sroce_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, sroce_ucontext, ibuc),
 	INIT_RDMA_OBJ_SIZE(ib_xrcd, sroce_xrcd, ibxrcd),
+	SROCE_COUNTER_OBJ
+	SROCE_RES_SRQ
 };

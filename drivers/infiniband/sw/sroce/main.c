@@ -52,12 +52,12 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 		return NULL;
 	}
 
-	xa_init_flags(&sdev->mrs, XA_FLAGS_ALLOC1);
+	sroce_keys_init(sdev);
 	xa_init_flags(&sdev->avs, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
 	xa_init_flags(&sdev->srqs, XA_FLAGS_ALLOC1);
+	xa_init_flags(&sdev->counters, XA_FLAGS_ALLOC1);
 	mutex_init(&sdev->mcast_lock);
 	sdev->mcast_seed = get_random_u32();
-	sdev->mr_next = get_random_u32_below(0xffffff) + 1;
 	INIT_LIST_HEAD(&sdev->net_entry);
 	INIT_LIST_HEAD(&sdev->flows.rules);
 
@@ -230,9 +230,12 @@ static int __init sroce_init(void)
 	err = sroce_late_init();
 	if (err)
 		goto err_icrc;
-	err = sroce_net_init();
+	err = sroce_odp_init();
 	if (err)
 		goto err_late;
+	err = sroce_net_init();
+	if (err)
+		goto err_odp;
 	err = ib_register_client(&sroce_client);
 	if (err)
 		goto err_net;
@@ -246,6 +249,8 @@ err_client:
 	ib_unregister_client(&sroce_client);
 err_net:
 	sroce_net_exit();
+err_odp:
+	sroce_odp_exit();
 err_late:
 	sroce_late_exit();
 err_icrc:
@@ -263,6 +268,7 @@ static void __exit sroce_exit(void)
 	sroce_qpn_wait();
 	sroce_late_exit();
 	sroce_burst_exit();
+	sroce_odp_exit();
 	/* memory that went by RCU, and callbacks of this module */
 	rcu_barrier();
 	sroce_icrc_exit();

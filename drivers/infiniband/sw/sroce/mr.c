@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Memory regions. Pages are kept as blocks of one size, the largest that the
- * region's layout allows, so that an address is found by a shift and huge
- * pages stay huge.
+ * Memory regions, and the keys of regions and windows. Pages are kept as blocks
+ * of one size, the largest that the region's layout allows, so that an address
+ * is found by a shift and huge pages stay huge.
  */
 #include <linux/overflow.h>
 #include <linux/random.h>
@@ -16,15 +16,128 @@
 #define KEY_INDEX_SHIFT	8
 #define KEY_INDEX_MAX	0xffffffU
 
-static int mr_map_blocks(struct sroce_mr *mr)
+/* Where writes to SROCE_NULL_LKEY go; nobody reads it. */
+static u8 null_sink[PAGE_SIZE] __aligned(PAGE_SIZE);
+
+/* Keys */
+
+/**
+ * sroce_keys_init - set a new device's key table up
+ * @sdev: the device
+ */
+void sroce_keys_init(struct sroce_dev *sdev)
 {
-	struct ib_umem *umem = mr->umem;
+	struct sroce_mr *mr = &sdev->null_mr;
+
+	xa_init_flags(&sdev->keys, XA_FLAGS_ALLOC1);
+	sdev->key_next = get_random_u32_below(KEY_INDEX_MAX) + 1;
+
+	refcount_set(&mr->ref, 1);
+	mr->kind = SROCE_MR_NULL;
+	mr->key = SROCE_NULL_LKEY;
+	mr->access = IB_ACCESS_LOCAL_WRITE;
+	mr->length = U64_MAX;
+}
+
+/**
+ * sroce_key_alloc - enter a region or a window into the key table
+ * @sdev: the device
+ * @mr: found from now on by its index, and of no use before it has @key
+ * @key: the key that it may use now
+ *
+ * May sleep. Return: 0 or an errno.
+ */
+int sroce_key_alloc(struct sroce_dev *sdev, struct sroce_mr *mr, u32 *key)
+{
+	u32 index;
+	int err;
+
+	err = xa_alloc_cyclic(&sdev->keys, &index, mr, XA_LIMIT(1, KEY_INDEX_MAX),
+			      &sdev->key_next, GFP_KERNEL);
+	if (err < 0)
+		return err;
+	*key = index << KEY_INDEX_SHIFT | get_random_u8();
+	return 0;
+}
+
+/**
+ * sroce_key_free - take a region or a window out of the key table
+ * @sdev: the device
+ * @key: any of the keys with its index
+ *
+ * Who looked it up before may still have it: by RCU or by a reference.
+ */
+void sroce_key_free(struct sroce_dev *sdev, u32 key)
+{
+	xa_erase(&sdev->keys, key >> KEY_INDEX_SHIFT);
+}
+
+/**
+ * sroce_key_find - what has the index of a key?
+ * @sdev: the device
+ * @key: the key; what differs between uses of its index is not looked at
+ *
+ * RCU is held, and holds what is returned. Return: the region or the window,
+ * or NULL.
+ */
+struct sroce_mr *sroce_key_find(struct sroce_dev *sdev, u32 key)
+{
+	return xa_load(&sdev->keys, key >> KEY_INDEX_SHIFT);
+}
+
+/**
+ * sroce_key_get - find the region or the bound window of a key
+ * @sdev: the device
+ * @key: the key
+ *
+ * BH is off as long as the reference is kept: who binds a window anew spins for
+ * it. Return: what it is with a reference, or NULL.
+ */
+struct sroce_mr *sroce_key_get(struct sroce_dev *sdev, u32 key)
+{
+	struct sroce_mr *mr;
+
+	rcu_read_lock();
+	mr = sroce_key_find(sdev, key);
+	if (mr && (READ_ONCE(mr->key) != key || !refcount_inc_not_zero(&mr->ref)))
+		mr = NULL;
+	rcu_read_unlock();
+	if (!mr)
+		return NULL;
+
+	/* a window may have been bound anew in between; from here on it is not */
+	smp_acquire__after_ctrl_dep();
+	if (READ_ONCE(mr->key) == key)
+		return mr;
+	sroce_key_put(mr);
+	return NULL;
+}
+
+/**
+ * sroce_key_put - drop a reference
+ * @mr: from sroce_key_get()
+ *
+ * Any context.
+ */
+void sroce_key_put(struct sroce_mr *mr)
+{
+	const bool region = mr->kind == SROCE_MR_REGION;
+
+	if (refcount_dec_and_test(&mr->ref) && region)
+		complete(&mr->idle);
+}
+
+/* Memory of a process */
+
+static int mem_map_blocks(struct sroce_mem *mem)
+{
+	struct ib_umem *umem = mem->umem;
 	struct ib_block_iter iter;
 	unsigned long size;
 	size_t n, i = 0;
 
 	/*
-	 * Aligned to the pages' own addresses and not to @iova: the two need
+	 * Aligned to the pages' own addresses and not to the iova: the two need
 	 * not agree even within a page.
 	 */
 	size = ib_umem_find_best_pgsz(umem, GENMASK(BITS_PER_LONG - 1, PAGE_SHIFT),
@@ -33,31 +146,174 @@ static int mr_map_blocks(struct sroce_mr *mr)
 		return -EINVAL;
 
 	n = ib_umem_num_dma_blocks(umem, size);
-	mr->block = kvmalloc_array(n, sizeof(*mr->block), GFP_KERNEL_ACCOUNT);
-	if (!mr->block)
+	mem->block = kvmalloc_array(n, sizeof(*mem->block), GFP_KERNEL_ACCOUNT);
+	if (!mem->block)
 		return -ENOMEM;
 
 	/* with ib_uses_virt_dma(), a DMA address is a kernel address */
 	rdma_umem_for_each_dma_block(umem, &iter, size)
-		mr->block[i++] = rdma_block_iter_dma_address(&iter);
-	mr->block_shift = __ffs(size);
-	mr->offset = umem->address & (size - 1);
+		mem->block[i++] = rdma_block_iter_dma_address(&iter);
+	mem->block_shift = __ffs(size);
+	mem->offset = umem->address & (size - 1);
 	return 0;
 }
 
-static int mr_alloc_key(struct sroce_dev *sdev, struct sroce_mr *mr)
+static int mem_pin(struct ib_device *ibdev, u64 start, u64 length, int access,
+		   struct sroce_mem *mem)
 {
-	u32 index;
 	int err;
 
-	err = xa_alloc_cyclic(&sdev->mrs, &index, mr, XA_LIMIT(1, KEY_INDEX_MAX),
-			      &sdev->mr_next, GFP_KERNEL);
-	if (err < 0)
-		return err;
+	mem->umem = ib_umem_get_va(ibdev, start, length, access);
+	if (IS_ERR(mem->umem))
+		return PTR_ERR(mem->umem);
+	err = mem_map_blocks(mem);
+	if (err)
+		ib_umem_release(mem->umem);
+	return err;
+}
 
-	/* found by its index before this, it has no key that matches */
-	WRITE_ONCE(mr->key, index << KEY_INDEX_SHIFT | get_random_u8());
+static int mem_on_demand(u64 start, u64 length, struct sroce_mem *mem)
+{
+	u64 end;
+
+	/* all of the process: 0 and ~0 */
+	if (!length || check_add_overflow(start, length, &end))
+		return -EINVAL;
+	mem->odp = sroce_odp_create();
+	return PTR_ERR_OR_ZERO(mem->odp);
+}
+
+static int mem_get(struct ib_device *ibdev, u64 start, u64 length, int access,
+		   struct sroce_mem *mem)
+{
+	mem->start = start;
+	if (access & IB_ACCESS_ON_DEMAND)
+		return mem_on_demand(start, length, mem);
+	return mem_pin(ibdev, start, length, access, mem);
+}
+
+static void mem_release(struct sroce_mem *mem)
+{
+	kvfree(mem->block);
+	if (mem->odp)
+		sroce_odp_destroy(mem->odp);
+	else if (mem->dmabuf)
+		sroce_dmabuf_release(mem);
+	else
+		ib_umem_release(mem->umem);
+}
+
+/**
+ * sroce_mem_linear - memory that is in one piece
+ * @mem: the memory; filled in
+ * @addr: where it is in the kernel
+ * @offset: of the first byte to be used
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int sroce_mem_linear(struct sroce_mem *mem, void *addr, u64 offset)
+{
+	mem->block = kvmalloc(sizeof(*mem->block), GFP_KERNEL_ACCOUNT);
+	if (!mem->block)
+		return -ENOMEM;
+	mem->block[0] = (unsigned long)addr;
+	mem->block_shift = BITS_PER_LONG - 1;
+	mem->offset = offset;
 	return 0;
+}
+
+/* May memory that was got for one kind of access be kept for another? */
+static bool mem_suits(const struct sroce_mr *mr, int access)
+{
+	if ((mr->access ^ access) & IB_ACCESS_ON_DEMAND)
+		return false;
+	return !mr->mem.umem || mr->mem.umem->writable || !ib_access_writable(access);
+}
+
+/* Is it the caller's? Then it can be got again from its address. */
+static bool mem_is_ours(const struct sroce_mem *mem)
+{
+	if (mem->odp)
+		return sroce_odp_is_ours(mem->odp);
+	return mem->umem && mem->umem->owning_mm == current->mm;
+}
+
+/* Regions */
+
+static struct sroce_mr *mr_alloc(struct ib_pd *pd, const struct sroce_mem *mem, u64 iova,
+				 u64 length, int access)
+{
+	struct sroce_mr *mr;
+
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr)
+		return NULL;
+	refcount_set(&mr->ref, 1);
+	init_completion(&mr->idle);
+	mr->kind = SROCE_MR_REGION;
+	mr->pd = pd;
+	mr->access = access;
+	mr->iova = access & IB_ZERO_BASED ? 0 : iova;
+	mr->length = length;
+	mr->mem = *mem;
+	return mr;
+}
+
+static bool mr_close(struct sroce_mr *mr)
+{
+	return !atomic_cmpxchg(&mr->windows, 0, INT_MIN);
+}
+
+/* It can't be found any more: wait for those who have found it. */
+static void mr_drain(struct sroce_mr *mr)
+{
+	sroce_key_put(mr);
+	wait_for_completion(&mr->idle);
+}
+
+/**
+ * sroce_mr_create - make a region of memory that has been got
+ * @pd: protection domain
+ * @mem: the memory; the region's only if it is made
+ * @iova: the address that work requests will use
+ * @length: bytes
+ * @access: IB_ACCESS_*
+ *
+ * May sleep. Return: the region or an error pointer.
+ */
+struct ib_mr *sroce_mr_create(struct ib_pd *pd, const struct sroce_mem *mem, u64 iova,
+			      u64 length, int access)
+{
+	struct sroce_dev *sdev = to_sdev(pd->device);
+	struct sroce_region *region;
+	int err = -ENOMEM;
+	u32 key;
+
+	if (!sroce_take(&sdev->num_mr, SROCE_MAX_MR))
+		return ERR_PTR(-ENOMEM);
+	region = kzalloc(sizeof(*region), GFP_KERNEL);
+	if (!region)
+		goto err_count;
+	region->mr = mr_alloc(pd, mem, iova, length, access);
+	if (!region->mr)
+		goto err_region;
+	err = sroce_key_alloc(sdev, region->mr, &key);
+	if (err)
+		goto err_mr;
+	WRITE_ONCE(region->mr->key, key);
+
+	region->ibmr.device = pd->device;
+	region->ibmr.lkey = key;
+	region->ibmr.rkey = key;
+	return &region->ibmr;
+
+err_mr:
+	kfree(region->mr);
+err_region:
+	kfree(region);
+err_count:
+	atomic_dec(&sdev->num_mr);
+	return ERR_PTR(err);
 }
 
 /**
@@ -74,8 +330,8 @@ static int mr_alloc_key(struct sroce_dev *sdev, struct sroce_mr *mr)
 struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,
 				int access, SROCE_REG_MR_DMAH struct ib_udata *udata)
 {
-	struct sroce_dev *sdev = to_sdev(ibpd->device);
-	struct sroce_mr *mr;
+	struct sroce_mem mem = {};
+	struct ib_mr *ibmr;
 	u64 end;
 	int err;
 
@@ -83,47 +339,95 @@ struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 i
 		return ERR_PTR(-EOPNOTSUPP);
 	if (!sroce_udata_clear(udata) || check_add_overflow(iova, length, &end))
 		return ERR_PTR(-EINVAL);
-	if (!sroce_take(&sdev->num_mr, SROCE_MAX_MR))
-		return ERR_PTR(-ENOMEM);
 
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
-	if (!mr) {
-		err = -ENOMEM;
-		goto err_count;
-	}
-	refcount_set(&mr->ref, 1);
-	init_completion(&mr->idle);
-	mr->ibmr.pd = ibpd;
-	mr->ibmr.device = ibpd->device;
-	mr->access = access;
-	mr->iova = iova;
-	mr->length = length;
-
-	mr->umem = ib_umem_get_va(ibpd->device, start, length, access);
-	if (IS_ERR(mr->umem)) {
-		err = PTR_ERR(mr->umem);
-		goto err_free;
-	}
-	err = mr_map_blocks(mr);
+	err = mem_get(ibpd->device, start, length, access, &mem);
 	if (err)
-		goto err_umem;
-	err = mr_alloc_key(sdev, mr);
-	if (err)
-		goto err_blocks;
+		return ERR_PTR(err);
+	ibmr = sroce_mr_create(ibpd, &mem, iova, length, access);
+	if (IS_ERR(ibmr))
+		mem_release(&mem);
+	return ibmr;
+}
 
-	mr->ibmr.lkey = mr->key;
-	mr->ibmr.rkey = mr->key;
-	return &mr->ibmr;
+/*
+ * The data path finds the old region or the new one. What can fail does so
+ * before anything is changed.
+ */
+static int mr_replace(struct sroce_region *region, struct sroce_mr *mr)
+{
+	struct sroce_dev *sdev = to_sdev(region->ibmr.device);
+	struct sroce_mr *old = region->mr;
 
-err_blocks:
-	kvfree(mr->block);
-err_umem:
-	ib_umem_release(mr->umem);
-err_free:
-	kfree(mr);
-err_count:
-	atomic_dec(&sdev->num_mr);
-	return ERR_PTR(err);
+	/* IBTA Vol.1 11.2.8: not while windows are bound to it */
+	if (!mr_close(old))
+		return -EBUSY;
+	mr->key = old->key;
+	/* in the place of another entry, which takes no memory */
+	xa_store(&sdev->keys, mr->key >> KEY_INDEX_SHIFT, mr, GFP_KERNEL);
+	region->mr = mr;
+	mr_drain(old);
+	return 0;
+}
+
+/**
+ * sroce_rereg_user_mr - ib_device_ops: change a region; its key stays
+ * @ibmr: the region
+ * @flags: IB_MR_REREG_*, what to change
+ * @start: address in the process; with IB_MR_REREG_TRANS
+ * @length: bytes; with IB_MR_REREG_TRANS
+ * @iova: the address that work requests will use; with IB_MR_REREG_TRANS
+ * @access: IB_ACCESS_*; with IB_MR_REREG_ACCESS
+ * @pd: protection domain
+ * @udata: no driver data
+ *
+ * Return: NULL, as the core's object remains; or an error pointer, and the
+ * region is what it was.
+ */
+struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length,
+				  u64 iova, int access, struct ib_pd *pd,
+				  struct ib_udata *udata)
+{
+	struct sroce_region *region = to_sregion(ibmr);
+	struct sroce_mr *old = region->mr;
+	struct sroce_mem mem = old->mem;
+	struct sroce_mr *mr;
+	bool fresh;
+	u64 end;
+	int err;
+
+	if (!(flags & IB_MR_REREG_ACCESS))
+		access = old->access;
+	fresh = flags & IB_MR_REREG_TRANS || !mem_suits(old, access);
+	if (!(flags & IB_MR_REREG_TRANS)) {
+		start = mem.start;
+		length = old->length;
+		iova = old->iova;
+		if (fresh && !mem_is_ours(&mem))
+			return ERR_PTR(-EINVAL);
+	}
+	if (access & ~SROCE_ACCESS_SUPPORTED)
+		return ERR_PTR(-EOPNOTSUPP);
+	if (!sroce_udata_clear(udata) || check_add_overflow(iova, length, &end))
+		return ERR_PTR(-EINVAL);
+
+	if (fresh) {
+		mem = (struct sroce_mem) {};
+		err = mem_get(ibmr->device, start, length, access, &mem);
+		if (err)
+			return ERR_PTR(err);
+	}
+	mr = mr_alloc(pd, &mem, iova, length, access);
+	err = mr ? mr_replace(region, mr) : -ENOMEM;
+	if (err) {
+		kfree(mr);
+		if (fresh)
+			mem_release(&mem);
+		return ERR_PTR(err);
+	}
+	if (fresh)
+		mem_release(&old->mem);
+	kfree_rcu(old, rcu);
+	return NULL;
 }
 
 /**
@@ -134,56 +438,104 @@ err_count:
  * Waits for packets that are being copied, and for nothing else: a request
  * that is still posted finds the key gone.
  *
- * Return: 0.
+ * Return: 0; -EBUSY as long as windows are bound to it (IBTA Vol.1 11.2.8).
  */
 int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
 	struct sroce_dev *sdev = to_sdev(ibmr->device);
-	struct sroce_mr *mr = to_smr(ibmr);
+	struct sroce_region *region = to_sregion(ibmr);
+	struct sroce_mr *mr = region->mr;
 
-	xa_erase(&sdev->mrs, mr->key >> KEY_INDEX_SHIFT);
-	sroce_mr_put(mr);
-	wait_for_completion(&mr->idle);
+	if (!mr_close(mr))
+		return -EBUSY;
+	sroce_key_free(sdev, mr->key);
+	mr_drain(mr);
 
-	kvfree(mr->block);
-	ib_umem_release(mr->umem);
+	mem_release(&mr->mem);
 	kfree_rcu(mr, rcu);
+	kfree(region);
 	atomic_dec(&sdev->num_mr);
 	return 0;
 }
 
+/* The data path */
+
 /**
- * sroce_mr_get - find the region of a key
+ * sroce_mr_get - find the region of a local key
  * @pd: protection domain of who uses the key
- * @key: lkey or rkey
+ * @lkey: the key
  *
- * Any context. Return: the region with a reference, or NULL if @pd has no
- * such key.
+ * BH is off until sroce_mr_put(), and no other region is held meanwhile.
+ *
+ * Return: the region with a reference, or NULL if @pd has no such key.
  */
-struct sroce_mr *sroce_mr_get(struct ib_pd *pd, u32 key)
+struct sroce_mr *sroce_mr_get(struct ib_pd *pd, u32 lkey)
 {
 	struct sroce_dev *sdev = to_sdev(pd->device);
 	struct sroce_mr *mr;
 
-	rcu_read_lock();
-	mr = xa_load(&sdev->mrs, key >> KEY_INDEX_SHIFT);
-	if (mr && (READ_ONCE(mr->key) != key || mr->ibmr.pd != pd ||
-		   !refcount_inc_not_zero(&mr->ref)))
-		mr = NULL;
-	rcu_read_unlock();
+	if (lkey == SROCE_NULL_LKEY) {
+		refcount_inc(&sdev->null_mr.ref);
+		return &sdev->null_mr;
+	}
+
+	mr = sroce_key_get(sdev, lkey);
+	if (!mr)
+		return NULL;
+	if (mr->kind != SROCE_MR_REGION || mr->pd != pd) {
+		sroce_key_put(mr);
+		return NULL;
+	}
+	if (mr->mem.odp)
+		sroce_odp_lock(mr->mem.odp);
+	return mr;
+}
+
+static bool remote_may(const struct sroce_mr *mr, const struct sroce_qp *qp,
+		       const struct ib_pd *pd)
+{
+	return mr->pd == pd && (!mr->num || mr->num == qp->num);
+}
+
+/**
+ * sroce_mr_get_remote - find the region or window of a key from the wire
+ * @qp: the queue pair that it came to
+ * @pd: @qp's protection domain
+ * @rkey: the key
+ * @addr: first byte; on return, in the terms of what is returned
+ * @len: bytes
+ * @access: IB_ACCESS_REMOTE_* and the like that are all needed
+ *
+ * IBTA Vol.1 9.7.4.1.5. BH is off until sroce_mr_put(), and no other
+ * region is held meanwhile.
+ *
+ * Return: the region with a reference, or NULL if the access has to be refused.
+ */
+struct sroce_mr *sroce_mr_get_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, u64 *addr,
+				     u64 len, int access)
+{
+	struct sroce_mr *mr = sroce_key_get(to_sdev(pd->device), rkey);
+
+	if (!mr)
+		return NULL;
+	if (!remote_may(mr, qp, pd) || !sroce_mr_covers(mr, *addr, len, access)) {
+		sroce_key_put(mr);
+		return NULL;
+	}
+	if (mr->mem.odp)
+		sroce_odp_lock(mr->mem.odp);
 	return mr;
 }
 
 /**
- * sroce_mr_put - drop a reference
- * @mr: the region
- *
- * Any context.
+ * sroce_mr_put - let a region go
+ * @mr: from sroce_mr_get() or sroce_mr_get_remote()
  */
 void sroce_mr_put(struct sroce_mr *mr)
 {
-	if (refcount_dec_and_test(&mr->ref))
-		complete(&mr->idle);
+	if (mr->mem.odp)
+		sroce_odp_unlock(mr->mem.odp);
+	sroce_key_put(mr);
 }
 
 /**
@@ -203,6 +555,12 @@ bool sroce_mr_covers(const struct sroce_mr *mr, u64 addr, u64 len, int access)
 	       off <= mr->length && len <= mr->length - off;
 }
 
+static void *null_span(u64 addr, u32 *len, bool write)
+{
+	*len = min_t(u32, *len, PAGE_SIZE - offset_in_page(addr));
+	return (write ? (void *)null_sink : page_address(ZERO_PAGE(0))) + offset_in_page(addr);
+}
+
 /**
  * sroce_mr_span - where bytes of a region lie
  * @mr: the region
@@ -210,67 +568,20 @@ bool sroce_mr_covers(const struct sroce_mr *mr, u64 addr, u64 len, int access)
  * @len: bytes wanted; on return, how many of them lie there in one piece
  * @write: they are to be written
  *
- * Return: their address in the kernel.
+ * Return: their address in the kernel. NULL if they are not there for that:
+ * let go of the region and have sroce_mr_fault() called, then look again.
  */
 void *sroce_mr_span(struct sroce_mr *mr, u64 addr, u32 *len, bool write)
 {
-	u64 off = addr - mr->iova + mr->offset;
-	u64 size = 1ULL << mr->block_shift;
+	u64 off = addr - mr->iova + mr->mem.offset;
+	u64 size = 1ULL << mr->mem.block_shift;
 	u64 in_block = off & (size - 1);
 
+	if (mr->mem.odp)
+		return sroce_odp_span(mr->mem.odp, mr->mem.start + (addr - mr->iova), len, write);
+	if (mr->kind == SROCE_MR_NULL)
+		return null_span(addr, len, write);
+
 	*len = min_t(u64, *len, size - in_block);
-	return (void *)(mr->block[off >> mr->block_shift] + in_block);
-}
-
-/**
- * sroce_mr_get_remote - find the region of a key that came over the wire
- * @qp: the queue pair that it came to
- * @pd: @qp's protection domain
- * @rkey: the key
- * @addr: first byte; on return, in the terms of the region
- * @len: bytes
- * @access: IB_ACCESS_REMOTE_* that are all needed
- *
- * BH is off until sroce_mr_put(). Return: the region with a reference, or NULL
- * if the access has to be refused.
- */
-struct sroce_mr *sroce_mr_get_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, u64 *addr,
-				     u64 len, int access)
-{
-	struct sroce_mr *mr = sroce_mr_get(pd, rkey);
-
-	if (mr && !sroce_mr_covers(mr, *addr, len, access)) {
-		sroce_mr_put(mr);
-		mr = NULL;
-	}
-	return mr;
-}
-
-/**
- * sroce_mr_fault - bring pages in that sroce_mr_span() did not find
- * @pd: protection domain
- * @lkey: the region's key
- * @addr: first byte
- * @len: bytes
- * @write: they are to be written
- *
- * Sleeps. Return: 0 to look again, or an errno: the access is refused.
- */
-int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write)
-{
-	return 0;
-}
-
-/**
- * sroce_key_invalidate - take a key out of use
- * @qp: the queue pair that asks
- * @pd: its protection domain
- * @rkey: the key
- *
- * BH is off, and no region held. Return: 0, and no other CPU copies through
- * the key any more; or -EINVAL if it can't be invalidated.
- */
-int sroce_key_invalidate(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey)
-{
-	return -EINVAL;
+	return (void *)(mr->mem.block[off >> mr->mem.block_shift] + in_block);
 }

@@ -233,7 +233,7 @@ void sroce_qp_send_error(struct sroce_qp *qp)
  */
 void sroce_qp_doorbell(struct sroce_qp *qp)
 {
-	sroce_count(qp_dev(qp), DOORBELLS);
+	sroce_qp_count(qp, DOORBELLS);
 	trace_sroce_doorbell(qp);
 	sroce_send_run(qp);
 	if (READ_ONCE(qp->state) != IB_QPS_ERR)
@@ -355,12 +355,12 @@ static void sq_destroy(struct sroce_qp *qp)
 	kvfree(qp->sq.copy);
 }
 
-static int rq_create(struct sroce_qp *qp, const struct ib_qp_init_attr *init,
+static int rq_create(struct sroce_qp *qp, struct ib_qp_init_attr *init,
 		     struct sroce_ring_map *map)
 {
 	const bool shared = init->srq || init->qp_type == IB_QPT_XRC_TGT;
 	const u32 sges = shared ? SROCE_MAX_SGE : max(init->cap.max_recv_sge, 1U);
-	const struct ib_qp_cap *cap = &init->cap;
+	struct ib_qp_cap *cap = &init->cap;
 	struct sroce_rq *rq = &qp->rq;
 	u32 size = roundup_pow_of_two(struct_size(rq->wqe, sge, sges));
 	int err;
@@ -371,10 +371,13 @@ static int rq_create(struct sroce_qp *qp, const struct ib_qp_init_attr *init,
 		return -ENOMEM;
 	if (shared)
 		return 0;
-	err = sroce_queue_alloc(qp->ibuc, &rq->q, roundup_pow_of_two(max(cap->max_recv_wr, 1U)),
-				size, map);
-	if (err)
+	/* what the ring holds is what may be posted, and what is reported */
+	cap->max_recv_wr = roundup_pow_of_two(max(cap->max_recv_wr, 1U));
+	err = sroce_queue_alloc(qp->ibuc, &rq->q, cap->max_recv_wr, size, map);
+	if (err) {
 		kfree(rq->wqe);
+		rq->wqe = NULL;
+	}
 	return err;
 }
 
@@ -444,15 +447,17 @@ static void sides_init(struct sroce_qp *qp)
  */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
+	/* a target belongs to its domain, and to no process: it has no rings */
+	const bool target = init->qp_type == IB_QPT_XRC_TGT;
 	const bool raw = init->qp_type == IB_QPT_RAW_PACKET;
 	struct sroce_dev *sdev = to_sdev(ibqp->device);
 	struct sroce_create_qp_resp resp = {};
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	if (!has_type(init->qp_type) || (init->create_flags && !raw) || !udata)
+	if (!has_type(init->qp_type) || (init->create_flags && !raw) || (!udata && !target))
 		return -EOPNOTSUPP;
-	if ((!raw && !sroce_udata_clear(udata)) || udata->outlen < sizeof(resp))
+	if ((!raw && !sroce_udata_clear(udata)) || (!target && udata->outlen < sizeof(resp)))
 		return -EINVAL;
 	/* a queue of another kind would be taken for one of ours (11.2.4.1) */
 	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC)
@@ -463,7 +468,8 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	if (!sroce_take(&sdev->num_qp, SROCE_MAX_QP))
 		return -ENOMEM;
 
-	qp->ibuc = sroce_udata_context(udata);
+	if (!target)
+		qp->ibuc = sroce_udata_context(udata);
 	sides_init(qp);
 	qp->transport = qp_types[init->qp_type].transport;
 	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
@@ -490,7 +496,7 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	}
 	qp->attr.cap = init->cap;
 	sroce_retry_reset(qp);
-	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	err = target ? 0 : ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (err)
 		goto err_rq;
 	err = xa_alloc_cyclic(&sroce_qps, &qp->num->qpn, qp->num, XA_LIMIT(QPN_MIN, QPN_MAX),
@@ -637,13 +643,6 @@ static void enter_reset(struct sroce_qp *qp)
 	qp->attr = (struct ib_qp_attr) { .cap = qp->attr.cap };
 }
 
-/* A datagram has no path MTU of its own: the port's it is. */
-static void enter_rtr(struct sroce_qp *qp)
-{
-	if (qp->transport == WIRE_UD)
-		qp->mtu = ib_mtu_enum_to_int(sroce_port_mtu(qp->ibqp.device));
-}
-
 static void enter_rts(struct sroce_qp *qp)
 {
 	/* the first post has to find somebody awake */
@@ -674,7 +673,6 @@ static void enter_sqd(struct sroce_qp *qp)
  */
 static void (*const enter_state[])(struct sroce_qp *qp) = {
 	[IB_QPS_RESET] = enter_reset,
-	[IB_QPS_RTR] = enter_rtr,
 	[IB_QPS_RTS] = enter_rts,
 	[IB_QPS_SQD] = enter_sqd,
 	[IB_QPS_ERR] = enter_err,
@@ -708,6 +706,7 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
 	struct sroce_res *res = NULL;
 	struct sroce_path path;
+	u32 port_mtu;
 	int err;
 
 	if (mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur)
@@ -730,10 +729,15 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 			return -ENOMEM;
 	}
 
+	/* the core's lock that this takes is not for softirqs, as ours are */
+	port_mtu = ib_mtu_enum_to_int(sroce_port_mtu(qp->ibqp.device));
 	claim_both(qp);
 	/* the data path may have moved it to ERR meanwhile */
 	if (qp->state == cur) {
 		keep_attr(qp, attr, mask);
+		/* a datagram has no path MTU of its own */
+		if (qp->transport == WIRE_UD && next == IB_QPS_RTR)
+			qp->mtu = port_mtu;
 		apply_attr(qp, attr, mask, &path);
 		if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
 			res = set_resources(qp, res, attr->max_dest_rd_atomic);

@@ -10,6 +10,7 @@
 #include <linux/hrtimer.h>
 #include <linux/in6.h>
 #include <linux/interrupt.h>
+#include <linux/iosys-map.h>
 #include <linux/mutex.h>
 #include <linux/netfilter.h>
 #include <linux/refcount.h>
@@ -33,6 +34,8 @@
 #define SROCE_MAX_CQ		65536
 #define SROCE_MAX_CQE		(1U << 22)
 #define SROCE_MAX_MR		(1U << 20)
+#define SROCE_MAX_MW		(1U << 20)
+#define SROCE_MAX_DM		(64U << 20)
 #define SROCE_MAX_PD		(1U << 20)
 #define SROCE_MAX_AH		(1U << 20)
 #define SROCE_MAX_SRQ		65536
@@ -54,7 +57,111 @@
 #define SROCE_ACCESS_SUPPORTED						\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
 	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
-	 IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
+	 IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB |	\
+	 SROCE_ACCESS_FLUSH | SROCE_ACCESS_ODP | IB_ACCESS_OPTIONAL)
+
+struct dma_buf;
+struct sroce_odp;
+struct sroce_qpn;
+
+/**
+ * struct sroce_mem - the memory behind a region
+ * @umem: pinned pages of a process, or NULL
+ * @odp: pages of a process that come and go, or NULL
+ * @dmabuf: another driver's buffer, or NULL
+ * @map: where @dmabuf is mapped
+ * @start: address of the first byte in the process; @umem and @odp only
+ * @offset: of the first byte in the first block
+ * @block_shift: all blocks have this size
+ * @block: their addresses in the kernel; NULL with @odp
+ */
+struct sroce_mem {
+	struct ib_umem *umem;
+	struct sroce_odp *odp;
+	struct dma_buf *dmabuf;
+	struct iosys_map map;
+	u64 start;
+	u64 offset;
+	unsigned int block_shift;
+	unsigned long *block;
+};
+
+/* What a key stands for. */
+enum sroce_mr_kind {
+	SROCE_MR_REGION,
+	SROCE_MR_WINDOW,
+	SROCE_MR_NULL,		/* SROCE_NULL_LKEY */
+};
+
+/**
+ * struct sroce_mr - what the data path knows of a memory region or window
+ * @ref: the key table's, and one of each packet or burst that copies. A window
+ *	that is not bound has none
+ * @idle: the last of @ref is gone; regions
+ * @rcu: lookups go by RCU
+ * @kind: never changes
+ * @pd: protection domain
+ * @num: the queue pair that alone may use it, or NULL; holds a reference
+ * @key: lkey and rkey
+ * @access: IB_ACCESS_*
+ * @iova: the address that names the first byte
+ * @length: bytes
+ * @mem: the memory; a window's is a part of its region's
+ * @windows: that are bound to it; negative once there can be no more
+ *
+ * Nothing of it changes while somebody but the key table has a reference.
+ */
+struct sroce_mr {
+	refcount_t ref;
+	struct completion idle;
+	struct rcu_head rcu;
+	enum sroce_mr_kind kind;
+	struct ib_pd *pd;
+	struct sroce_qpn *num;
+	u32 key;
+	int access;
+	u64 iova;
+	u64 length;
+	struct sroce_mem mem;
+	atomic_t windows;
+};
+
+/**
+ * struct sroce_region - a memory region
+ * @ibmr: the core's
+ * @mr: the data path's; registered again, it becomes another
+ */
+struct sroce_region {
+	struct ib_mr ibmr;
+	struct sroce_mr *mr;
+};
+
+/**
+ * struct sroce_window - a memory window
+ * @mr: what the data path finds by its key while it is bound
+ * @lock: guards binding; BH off. Its holder may wait for the data path to let
+ *	go of @mr, so nobody who has a region takes it
+ * @type: IB_MW_TYPE_1 or IB_MW_TYPE_2
+ * @pd: protection domain
+ * @region: what it is bound to, or NULL
+ * @dead: never to be bound again
+ *
+ * Apart from struct sroce_mw because the core frees that one as soon as
+ * dealloc_mw() returns, while lookups go by RCU.
+ */
+struct sroce_window {
+	struct sroce_mr mr;
+	spinlock_t lock;
+	enum ib_mw_type type;
+	struct ib_pd *pd;
+	struct sroce_mr *region;
+	bool dead;
+};
+
+struct sroce_mw {
+	struct ib_mw ibmw;
+	struct sroce_window *win;
+};
 
 #define SROCE_MCAST_HASH_BITS	8
 
@@ -87,12 +194,15 @@ struct sroce_flows {
  * @port_up: as the last port event said; netdev events only
  * @gone: its netdev is being unregistered: nothing may be sent any more
  * @stats: counters of each CPU
- * @mrs: memory regions by the index part of their keys
- * @mr_next: where the search for a free index goes on
+ * @keys: struct sroce_mr of regions and windows by the index part of their keys
+ * @key_next: where the search for a free index goes on
+ * @null_mr: what SROCE_NULL_LKEY stands for
+ * @dm_pages: device memory that is allocated
  * @avs: address vectors by number
  * @av_next: where the search for a free number goes on
  * @srqs: struct sroce_srqn of XRC shared receive queues, by number
  * @srq_next: where the search for a free number goes on
+ * @counters: struct sroce_qp_counter by the core's id
  * @mcast_lock: guards multicast groups; rtnl is taken under it
  * @mcasts: these, for RCU
  * @mcast_seed: of their hash
@@ -103,6 +213,7 @@ struct sroce_flows {
  * @num_cq: completion queues
  * @num_qp: queue pairs
  * @num_mr: memory regions
+ * @num_mw: memory windows
  * @num_srq: shared receive queues
  * @num_xrcd: XRC domains
  * @num_wq: work queues
@@ -117,12 +228,15 @@ struct sroce_dev {
 	bool port_up;
 	bool gone;
 	struct sroce_stats __percpu *stats;
-	struct xarray mrs;
-	u32 mr_next;
+	struct xarray keys;
+	u32 key_next;
+	struct sroce_mr null_mr;
+	atomic_long_t dm_pages;
 	struct xarray avs;
 	u32 av_next;
 	struct xarray srqs;
 	u32 srq_next;
+	struct xarray counters;
 	struct mutex mcast_lock;
 	struct hlist_head mcasts[1 << SROCE_MCAST_HASH_BITS];
 	u32 mcast_seed;
@@ -133,6 +247,7 @@ struct sroce_dev {
 	atomic_t num_cq;
 	atomic_t num_qp;
 	atomic_t num_mr;
+	atomic_t num_mw;
 	atomic_t num_srq;
 	atomic_t num_xrcd;
 	atomic_t num_wq;
@@ -255,36 +370,6 @@ struct sroce_srq {
 	u32 cons;
 	u32 limit;
 	bool broken;
-};
-
-/**
- * struct sroce_mr - a memory region
- * @ibmr: the core's
- * @ref: the key table's, and one of each packet or burst that copies
- * @idle: the last of @ref is gone
- * @rcu: lookups go by RCU
- * @umem: the pinned pages
- * @key: lkey and rkey
- * @access: IB_ACCESS_*
- * @iova: the address that names the first byte
- * @length: bytes
- * @offset: of the first byte in the first block
- * @block_shift: all blocks have this size, at least a page's
- * @block: addresses of the blocks in the kernel's direct mapping
- */
-struct sroce_mr {
-	struct ib_mr ibmr;
-	refcount_t ref;
-	struct completion idle;
-	struct rcu_head rcu;
-	struct ib_umem *umem;
-	u32 key;
-	int access;
-	u64 iova;
-	u64 length;
-	u64 offset;
-	unsigned int block_shift;
-	unsigned long *block;
 };
 
 /**
@@ -688,6 +773,7 @@ struct sroce_rq {
  * @ibqp: the core's
  * @ibuc: the context that may ring for it
  * @num: its number; outlives it
+ * @stats: of the counter that it is bound to; NULL: the device's
  * @mutex: one modify, query or destroy at a time
  * @attr: attributes as last set; its state is @state
  * @state: written under rq.lock; read anywhere, and where it matters under
@@ -710,6 +796,7 @@ struct sroce_qp {
 	struct ib_qp ibqp;
 	struct ib_ucontext *ibuc;
 	struct sroce_qpn *num;
+	struct sroce_stats __percpu *stats;
 	struct mutex mutex;
 	struct ib_qp_attr attr;
 	enum ib_qp_state state;
@@ -852,9 +939,14 @@ static inline struct sroce_cq *to_scq(struct ib_cq *ibcq)
 	return container_of(ibcq, struct sroce_cq, ibcq);
 }
 
-static inline struct sroce_mr *to_smr(struct ib_mr *ibmr)
+static inline struct sroce_region *to_sregion(struct ib_mr *ibmr)
 {
-	return container_of(ibmr, struct sroce_mr, ibmr);
+	return container_of(ibmr, struct sroce_region, ibmr);
+}
+
+static inline struct sroce_mw *to_smw(struct ib_mw *ibmw)
+{
+	return container_of(ibmw, struct sroce_mw, ibmw);
 }
 
 static inline struct sroce_ah *to_sah(struct ib_ah *ibah)
@@ -959,6 +1051,7 @@ struct ib_ucontext *sroce_udata_context(struct ib_udata *udata);
 void sroce_disassociate_ucontext(struct ib_ucontext *ibuc);
 int sroce_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma);
 void sroce_mmap_free(struct rdma_user_mmap_entry *entry);
+struct sroce_mapping *sroce_mapping_alloc(struct ib_ucontext *ibuc, size_t size);
 int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entries,
 		      u32 entry_size, struct sroce_ring_map *map);
 void sroce_queue_move(struct sroce_queue *to, const struct sroce_queue *from, u32 cons, u32 num);
@@ -994,8 +1087,20 @@ struct sroce_srq *sroce_srq_get(struct sroce_dev *sdev, u32 srqn);
 void sroce_srq_put(struct sroce_srq *srq);
 
 /* mr.c */
+void sroce_keys_init(struct sroce_dev *sdev);
+int sroce_key_alloc(struct sroce_dev *sdev, struct sroce_mr *mr, u32 *key);
+void sroce_key_free(struct sroce_dev *sdev, u32 key);
+struct sroce_mr *sroce_key_find(struct sroce_dev *sdev, u32 key);
+struct sroce_mr *sroce_key_get(struct sroce_dev *sdev, u32 key);
+void sroce_key_put(struct sroce_mr *mr);
+int sroce_mem_linear(struct sroce_mem *mem, void *addr, u64 offset);
+struct ib_mr *sroce_mr_create(struct ib_pd *pd, const struct sroce_mem *mem, u64 iova,
+			      u64 length, int access);
 struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,
 				int access, SROCE_REG_MR_DMAH struct ib_udata *udata);
+struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length,
+				  u64 iova, int access, struct ib_pd *pd,
+				  struct ib_udata *udata);
 int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct sroce_mr *sroce_mr_get(struct ib_pd *pd, u32 lkey);
 struct sroce_mr *sroce_mr_get_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, u64 *addr,
@@ -1003,11 +1108,91 @@ struct sroce_mr *sroce_mr_get_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 
 void sroce_mr_put(struct sroce_mr *mr);
 bool sroce_mr_covers(const struct sroce_mr *mr, u64 addr, u64 len, int access);
 void *sroce_mr_span(struct sroce_mr *mr, u64 addr, u32 *len, bool write);
-int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write);
-int sroce_key_invalidate(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey);
 
 /* mw.c */
+int sroce_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
+int sroce_dealloc_mw(struct ib_mw *ibmw);
 int sroce_mw_bind(struct sroce_qp *qp, const struct sroce_send_wqe *wqe);
+int sroce_key_invalidate(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey);
+
+/* odp.c */
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+#define SROCE_ACCESS_ODP IB_ACCESS_ON_DEMAND
+int sroce_odp_init(void);
+void sroce_odp_exit(void);
+void sroce_odp_caps(struct ib_device_attr *attr);
+struct sroce_odp *sroce_odp_create(void);
+void sroce_odp_destroy(struct sroce_odp *odp);
+bool sroce_odp_is_ours(const struct sroce_odp *odp);
+void sroce_odp_lock(struct sroce_odp *odp);
+void sroce_odp_unlock(struct sroce_odp *odp);
+void *sroce_odp_span(struct sroce_odp *odp, u64 addr, u32 *len, bool write);
+int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write);
+int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u32 flags,
+		    struct ib_sge *sg_list, u32 num_sge, struct uverbs_attr_bundle *attrs);
+#else
+#define SROCE_ACCESS_ODP 0
+static inline int sroce_odp_init(void)
+{
+	return 0;
+}
+
+static inline void sroce_odp_exit(void)
+{
+}
+
+static inline void sroce_odp_caps(struct ib_device_attr *attr)
+{
+}
+
+static inline struct sroce_odp *sroce_odp_create(void)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static inline void sroce_odp_destroy(struct sroce_odp *odp)
+{
+}
+
+static inline bool sroce_odp_is_ours(const struct sroce_odp *odp)
+{
+	return false;
+}
+
+static inline void sroce_odp_lock(struct sroce_odp *odp)
+{
+}
+
+static inline void sroce_odp_unlock(struct sroce_odp *odp)
+{
+}
+
+static inline void *sroce_odp_span(struct sroce_odp *odp, u64 addr, u32 *len, bool write)
+{
+	return NULL;
+}
+
+static inline int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write)
+{
+	return -EFAULT;
+}
+
+#define sroce_advise_mr NULL
+#endif
+
+/* dmabuf.c */
+struct ib_mr *sroce_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length, u64 iova,
+				       int fd, int access,
+				       SROCE_REG_MR_DMAH SROCE_DMABUF_ATTRS *attrs);
+void sroce_dmabuf_release(struct sroce_mem *mem);
+
+/* dm.c */
+struct ib_dm *sroce_alloc_dm(struct ib_device *ibdev, struct ib_ucontext *ibuc,
+			     struct ib_dm_alloc_attr *attr, struct uverbs_attr_bundle *attrs);
+int sroce_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs);
+struct ib_mr *sroce_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
+			      struct ib_dm_mr_attr *attr, struct uverbs_attr_bundle *attrs);
+extern const struct uapi_definition sroce_dm_defs[];
 
 /* cq.c */
 int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
@@ -1030,6 +1215,11 @@ void sroce_cq_notify(struct sroce_cq *cq);
 int sroce_attach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
 int sroce_detach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
 const struct sroce_mcast *sroce_mcast_find(struct sroce_dev *sdev, const union ib_gid *mgid);
+
+/* restrack.c */
+int sroce_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
+int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
+int sroce_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq);
 
 /* qp.c */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);

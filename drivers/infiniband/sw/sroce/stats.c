@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* The port's hw_counters. */
+/* The port's hw_counters, and those that queue pairs are bound to. */
+#include <linux/slab.h>
+
 #include "sroce.h"
 
 static const struct rdma_stat_desc sroce_stat_descs[] = {
@@ -21,6 +23,21 @@ struct rdma_hw_stats *sroce_alloc_hw_port_stats(struct ib_device *ibdev, u32 por
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
+static int stats_sum(struct rdma_hw_stats *to, struct sroce_stats __percpu *stats)
+{
+	unsigned int i;
+	int cpu;
+
+	for (i = 0; i < SROCE_NUM_COUNTERS; i++) {
+		u64 sum = 0;
+
+		for_each_possible_cpu(cpu)
+			sum += per_cpu_ptr(stats, cpu)->cnt[i];
+		to->value[i] = sum;
+	}
+	return SROCE_NUM_COUNTERS;
+}
+
 /**
  * sroce_get_hw_stats - ib_device_ops: read the counters
  * @ibdev: the link's device
@@ -33,19 +50,117 @@ struct rdma_hw_stats *sroce_alloc_hw_port_stats(struct ib_device *ibdev, u32 por
 int sroce_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port,
 		       int index)
 {
-	struct sroce_dev *sdev = to_sdev(ibdev);
-	unsigned int i;
-	int cpu;
-
 	if (!port || !stats)
 		return -EINVAL;
+	return stats_sum(stats, to_sdev(ibdev)->stats);
+}
 
-	for (i = 0; i < SROCE_NUM_COUNTERS; i++) {
-		u64 sum = 0;
+/* Counters that queue pairs are bound to */
 
-		for_each_possible_cpu(cpu)
-			sum += per_cpu_ptr(sdev->stats, cpu)->cnt[i];
-		stats->value[i] = sum;
-	}
-	return SROCE_NUM_COUNTERS;
+static struct sroce_qp_counter *counter_find(struct rdma_counter *counter)
+{
+	return xa_load(&to_sdev(counter->device)->counters, counter->id);
+}
+
+static void counter_free(struct sroce_qp_counter *cnt)
+{
+	free_percpu(cnt->stats);
+	kfree(cnt);
+}
+
+static void counter_free_rcu(struct rcu_head *rcu)
+{
+	counter_free(container_of(rcu, struct sroce_qp_counter, rcu));
+}
+
+/* With the first queue pair; the core's id is ours to give, and not 0. */
+static struct sroce_qp_counter *counter_create(struct rdma_counter *counter)
+{
+	struct sroce_qp_counter *cnt = kzalloc(sizeof(*cnt), GFP_KERNEL);
+	int err = -ENOMEM;
+
+	if (!cnt)
+		return ERR_PTR(err);
+	cnt->stats = alloc_percpu(struct sroce_stats);
+	if (!cnt->stats)
+		goto err_cnt;
+	err = xa_alloc(&to_sdev(counter->device)->counters, &counter->id, cnt, xa_limit_31b,
+		       GFP_KERNEL);
+	if (err)
+		goto err_cnt;
+	return cnt;
+
+err_cnt:
+	counter_free(cnt);
+	return ERR_PTR(err);
+}
+
+/*
+ * sroce_counter_bind_qp - ib_device_ops: a queue pair counts for itself
+ * @counter: the core's, with its lock held
+ * @ibqp: the queue pair, bound to none
+ *
+ * Return: 0 or an errno.
+ */
+int sroce_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp SROCE_COUNTER_PORT)
+{
+	struct sroce_qp_counter *cnt;
+
+	cnt = counter->id ? counter_find(counter) : counter_create(counter);
+	if (IS_ERR(cnt))
+		return PTR_ERR(cnt);
+	WRITE_ONCE(to_sqp(ibqp)->stats, cnt->stats);
+	ibqp->counter = counter;
+	return 0;
+}
+
+/*
+ * sroce_counter_unbind_qp - ib_device_ops: a queue pair counts for the device
+ * @ibqp: the queue pair
+ *
+ * Return: 0.
+ */
+int sroce_counter_unbind_qp(struct ib_qp *ibqp SROCE_COUNTER_PORT)
+{
+	WRITE_ONCE(to_sqp(ibqp)->stats, NULL);
+	ibqp->counter = NULL;
+	return 0;
+}
+
+/**
+ * sroce_counter_dealloc - ib_device_ops: the last queue pair has left a counter
+ * @counter: the core's
+ *
+ * Return: 0.
+ */
+int sroce_counter_dealloc(struct rdma_counter *counter)
+{
+	struct sroce_qp_counter *cnt;
+
+	cnt = xa_erase(&to_sdev(counter->device)->counters, counter->id);
+	call_rcu(&cnt->rcu, counter_free_rcu);
+	return 0;
+}
+
+/**
+ * sroce_counter_alloc_stats - ib_device_ops: where a counter's values go
+ * @counter: the core's
+ *
+ * Return: the core's structure, which it frees.
+ */
+struct rdma_hw_stats *sroce_counter_alloc_stats(struct rdma_counter *counter)
+{
+	return sroce_alloc_hw_port_stats(counter->device, counter->port);
+}
+
+/**
+ * sroce_counter_update_stats - ib_device_ops: read a counter
+ * @counter: the core's, with its lock held
+ *
+ * Return: 0.
+ */
+int sroce_counter_update_stats(struct rdma_counter *counter)
+{
+	stats_sum(counter->stats, counter_find(counter)->stats);
+	return 0;
 }

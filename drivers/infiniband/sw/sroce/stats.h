@@ -3,7 +3,10 @@
 #define SROCE_STATS_H
 
 #include <linux/percpu.h>
+#include <linux/rcupdate.h>
 #include <rdma/ib_verbs.h>
+
+#include "compat.h"
 
 /*
  * One list of the hw_counters: X(enumerator, name). Names are mlx5's where it
@@ -67,12 +70,43 @@ struct sroce_stats {
 	u64 cnt[SROCE_NUM_COUNTERS];
 };
 
+/**
+ * struct sroce_qp_counter - what queue pairs bound to a counter of the core count in
+ * @rcu: who counts does so under RCU
+ * @stats: of each CPU
+ */
+struct sroce_qp_counter {
+	struct rcu_head rcu;
+	struct sroce_stats __percpu *stats;
+};
+
 /* Any context; @sdev's memory outlives its queue pairs. */
 #define sroce_count(sdev, id) this_cpu_inc((sdev)->stats->cnt[SROCE_CNT_##id])
 #define sroce_count_add(sdev, id, n) this_cpu_add((sdev)->stats->cnt[SROCE_CNT_##id], n)
 
+/*
+ * What is a queue pair's: counted by the counter that it is bound to, and not
+ * by the device; the core adds the two when it shows the device's.
+ */
+#define sroce_qp_count(qp, id) sroce_qp_count_add(qp, id, 1)
+#define sroce_qp_count_add(qp, id, n) sroce_qp_count_at(qp, SROCE_CNT_##id, n)
+#define sroce_qp_count_at(qp, index, n)						\
+	do {									\
+		struct sroce_stats __percpu *__stats;				\
+										\
+		rcu_read_lock();						\
+		__stats = READ_ONCE((qp)->stats) ?: qp_dev(qp)->stats;		\
+		this_cpu_add(__stats->cnt[index], n);				\
+		rcu_read_unlock();						\
+	} while (0)
+
 struct rdma_hw_stats *sroce_alloc_hw_port_stats(struct ib_device *ibdev, u32 port);
 int sroce_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port,
 		       int index);
+int sroce_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp SROCE_COUNTER_PORT);
+int sroce_counter_unbind_qp(struct ib_qp *ibqp SROCE_COUNTER_PORT);
+int sroce_counter_dealloc(struct rdma_counter *counter);
+struct rdma_hw_stats *sroce_counter_alloc_stats(struct rdma_counter *counter);
+int sroce_counter_update_stats(struct rdma_counter *counter);
 
 #endif /* SROCE_STATS_H */

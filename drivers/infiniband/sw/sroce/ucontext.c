@@ -100,6 +100,40 @@ void sroce_mmap_free(struct rdma_user_mmap_entry *entry)
 }
 
 /**
+ * sroce_mapping_alloc - memory for a process to map
+ * @ibuc: the context that may map it
+ * @size: bytes, whole pages
+ *
+ * May sleep. It is zero, and goes with the last mapping of it, after
+ * rdma_user_mmap_entry_remove().
+ *
+ * Return: the memory or an error pointer.
+ */
+struct sroce_mapping *sroce_mapping_alloc(struct ib_ucontext *ibuc, size_t size)
+{
+	struct sroce_mapping *mapping;
+	int err = -ENOMEM;
+
+	mapping = kzalloc(sizeof(*mapping), GFP_KERNEL);
+	if (!mapping)
+		return ERR_PTR(-ENOMEM);
+	/* charged to the program's memory cgroup */
+	mapping->addr = __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!mapping->addr)
+		goto err_mapping;
+	err = rdma_user_mmap_entry_insert(ibuc, &mapping->rdma_entry, size);
+	if (err)
+		goto err_memory;
+	return mapping;
+
+err_memory:
+	vfree(mapping->addr);
+err_mapping:
+	kfree(mapping);
+	return ERR_PTR(err);
+}
+
+/**
  * sroce_queue_alloc - make a ring
  * @ibuc: the context that may map it
  * @q: filled in
@@ -113,21 +147,10 @@ int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entri
 		      u32 entry_size, struct sroce_ring_map *map)
 {
 	size_t size = PAGE_ALIGN(sizeof(struct sroce_ring) + (size_t)entries * entry_size);
-	struct sroce_mapping *mapping;
-	int err;
+	struct sroce_mapping *mapping = sroce_mapping_alloc(ibuc, size);
 
-	mapping = kzalloc(sizeof(*mapping), GFP_KERNEL);
-	if (!mapping)
-		return -ENOMEM;
-	/* charged to the program's memory cgroup */
-	mapping->addr = __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
-	if (!mapping->addr) {
-		err = -ENOMEM;
-		goto err_mapping;
-	}
-	err = rdma_user_mmap_entry_insert(ibuc, &mapping->rdma_entry, size);
-	if (err)
-		goto err_ring;
+	if (IS_ERR(mapping))
+		return PTR_ERR(mapping);
 
 	q->mapping = mapping;
 	q->ring = mapping->addr;
@@ -140,12 +163,6 @@ int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entri
 	map->entries = entries;
 	map->entry_size = entry_size;
 	return 0;
-
-err_ring:
-	vfree(mapping->addr);
-err_mapping:
-	kfree(mapping);
-	return err;
 }
 
 /**
@@ -224,5 +241,6 @@ const struct uapi_definition sroce_uapi_defs[] = {
 			},
 			.func_write = sroce_doorbell,
 		}),
+	UAPI_DEF_CHAIN(sroce_dm_defs),
 	{},
 };

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What "rdma resource show -dd" tells of our objects beside what the core
+ * knows. Queue pairs are not locked: it is a look at what may be moving.
+ */
+#include <rdma/restrack.h>
+#include <uapi/rdma/rdma_netlink.h>
+
+#include "sroce.h"
+
+/**
+ * struct res_value - a number and its name
+ * @name: as it is shown
+ * @value: the number
+ */
+struct res_value {
+	const char *name;
+	u32 value;
+};
+
+static int res_put(struct sk_buff *msg, const struct res_value *v, unsigned int num)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+	for (; num; num--, v++)
+		if (rdma_nl_put_driver_u32(msg, v->name, v->value)) {
+			nla_nest_cancel(msg, table);
+			return -EMSGSIZE;
+		}
+	nla_nest_end(msg, table);
+	return 0;
+}
+
+/**
+ * sroce_fill_res_cq - ib_device_ops: a completion queue's indices
+ * @msg: netlink message
+ * @ibcq: the queue
+ *
+ * Return: 0 or -EMSGSIZE.
+ */
+int sroce_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
+{
+	struct sroce_cq *cq = to_scq(ibcq);
+	struct res_value v[] = {
+		{ "prod", }, { "cons", }, { "arm", }, { "overflown", },
+	};
+
+	/* the ring may be exchanged */
+	spin_lock_bh(&cq->lock);
+	v[0].value = cq->prod;
+	v[1].value = READ_ONCE(cq->q.ring->cons);
+	v[2].value = READ_ONCE(cq->q.ring->arm);
+	v[3].value = cq->overflown;
+	spin_unlock_bh(&cq->lock);
+	return res_put(msg, v, ARRAY_SIZE(v));
+}
+
+/**
+ * sroce_fill_res_qp - ib_device_ops: where a queue pair's two sides are
+ * @msg: netlink message
+ * @ibqp: the queue pair
+ *
+ * Return: 0 or -EMSGSIZE.
+ */
+int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
+{
+	const struct sroce_qp *qp = to_sqp(ibqp);
+	const struct sroce_sq *sq = &qp->sq;
+	const struct sroce_rq *rq = &qp->rq;
+	const struct res_value v[] = {
+		{ "sq_una", READ_ONCE(sq->una) },
+		{ "sq_nxt", READ_ONCE(sq->nxt) },
+		{ "sq_fetched", READ_ONCE(sq->fetched) },
+		{ "sq_psn_una", READ_ONCE(sq->psn_una) },
+		{ "sq_psn_nxt", READ_ONCE(sq->psn_nxt) },
+		{ "sq_psn_end", READ_ONCE(sq->psn_end) },
+		{ "sq_retry_left", READ_ONCE(sq->retry_left) },
+		{ "rq_cons", READ_ONCE(rq->cons) },
+		{ "rq_epsn", READ_ONCE(rq->epsn) },
+		{ "rq_msn", READ_ONCE(rq->msn) },
+		{ "mtu", READ_ONCE(qp->mtu) },
+		{ "tx_skbs", atomic_read(&qp->num->tx_skbs) },
+	};
+
+	return res_put(msg, v, ARRAY_SIZE(v));
+}
+
+/**
+ * sroce_fill_res_srq - ib_device_ops: a shared receive queue's indices
+ * @msg: netlink message
+ * @ibsrq: the queue
+ *
+ * Return: 0 or -EMSGSIZE.
+ */
+int sroce_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)
+{
+	struct sroce_srq *srq = to_ssrq(ibsrq);
+	struct res_value v[] = {
+		{ "prod", }, { "cons", }, { "entries", }, { "limit", }, { "broken", },
+	};
+
+	spin_lock_bh(&srq->lock);
+	v[0].value = READ_ONCE(srq->q.ring->prod);
+	v[1].value = srq->cons;
+	v[2].value = srq->q.mask + 1;
+	v[3].value = srq->limit;
+	v[4].value = srq->broken;
+	spin_unlock_bh(&srq->lock);
+	return res_put(msg, v, ARRAY_SIZE(v));
+}

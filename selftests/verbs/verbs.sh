@@ -1,0 +1,23 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# Every operation of RC, UC, UD and XRC between two hosts, checked to the byte.
+# lab: timeout 600
+
+. "$(dirname "$0")/../lib.sh"
+
+need_bin ops
+load_module
+hosts_up
+links_up
+for t in rc rc_ex reads uc srq xrc sum ud mcast; do
+	tap_from $t "$BIN/ops" -d roce0 -D roce1 $t
+done
+for t in ud mcast; do
+	tap_from "$t, IPv6" "$BIN/ops" -d roce0 -D roce1 -g fd77::1 -G fd77::2 $t
+done
+# a host to itself
+for t in rc sum ud; do
+	tap_from "$t, one device" "$BIN/ops" -d roce0 $t
+done
+done_testing

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Completion queues: polling them either way, asking for events, and finding the
+ * work queue that a completion gives room in.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include <rdma/ib_user_verbs.h>
+
+#include "sroce.h"
+
+static_assert(sizeof(struct sroce_cqe) == 64, "the ABI is fixed");
+static_assert(sizeof(struct sroce_ring) == 256, "the ABI is fixed");
+
+/* Opcodes and flags are given to the program as they came. */
+static_assert((int)IB_UVERBS_WC_SEND == IBV_WC_SEND &&
+	      (int)IB_UVERBS_WC_RDMA_WRITE == IBV_WC_RDMA_WRITE &&
+	      (int)IB_UVERBS_WC_RDMA_READ == IBV_WC_RDMA_READ &&
+	      (int)IB_UVERBS_WC_COMP_SWAP == IBV_WC_COMP_SWAP &&
+	      (int)IB_UVERBS_WC_FETCH_ADD == IBV_WC_FETCH_ADD &&
+	      (int)IB_UVERBS_WC_BIND_MW == IBV_WC_BIND_MW &&
+	      (int)IB_UVERBS_WC_LOCAL_INV == IBV_WC_LOCAL_INV &&
+	      SROCE_WC_FLUSH == (int)IBV_WC_FLUSH &&
+	      SROCE_WC_ATOMIC_WRITE == (int)IBV_WC_ATOMIC_WRITE &&
+	      SROCE_WC_RECV == (int)IBV_WC_RECV &&
+	      SROCE_WC_RECV_IMM == (int)IBV_WC_RECV_RDMA_WITH_IMM,
+	      "opcodes are ibv_wc_opcode");
+static_assert(SROCE_WC_GRH == (int)IBV_WC_GRH &&
+	      SROCE_WC_WITH_IMM == (int)IBV_WC_WITH_IMM &&
+	      SROCE_WC_IP_CSUM_OK == (int)IBV_WC_IP_CSUM_OK &&
+	      SROCE_WC_WITH_INV == (int)IBV_WC_WITH_INV,
+	      "flags are ibv_wc_flags");
+
+#define SROCE_TABLE_MIN	16
+
+int sroce_cq_init(struct sroce_cq *cq, bool unlocked)
+{
+	cq->table = calloc(SROCE_TABLE_MIN, sizeof(*cq->table));
+	if (!cq->table)
+		return ENOMEM;
+	cq->table_size = SROCE_TABLE_MIN;
+	sroce_lock_init(&cq->lock, unlocked);
+	sroce_lock_init(&cq->arm_lock, unlocked);
+	return 0;
+}
+
+void sroce_cq_fini(struct sroce_cq *cq)
+{
+	sroce_lock_fini(&cq->lock);
+	sroce_lock_fini(&cq->arm_lock);
+	free(cq->table);
+}
+
+/*
+ * Numbers may be handed out in any pattern; the multiplication spreads them
+ * over the high half, the fold brings them to where the mask takes them.
+ */
+static struct sroce_wq **sroce_cq_bucket(struct sroce_wq **table, uint32_t size,
+					 uint32_t key)
+{
+	uint32_t hash = key * 0x9e3779b1;
+
+	return &table[(hash ^ hash >> 16) & (size - 1)];
+}
+
+static struct sroce_wq *sroce_cq_find(struct sroce_cq *cq, uint32_t key)
+{
+	struct sroce_wq *wq = cq->last;
+
+	if (wq && wq->key == key)
+		return wq;
+
+	wq = *sroce_cq_bucket(cq->table, cq->table_size, key);
+	while (wq && wq->key != key)
+		wq = wq->next;
+	if (wq)
+		cq->last = wq;
+	return wq;
+}
+
+/* Without the memory for a longer table, the chains grow; that is all. */
+static void sroce_cq_grow_table(struct sroce_cq *cq)
+{
+	uint32_t size = cq->table_size * 2;
+	struct sroce_wq **table;
+	uint32_t i;
+
+	table = calloc(size, sizeof(*table));
+	if (!table)
+		return;
+
+	for (i = 0; i < cq->table_size; i++) {
+		struct sroce_wq *wq, *next;
+
+		for (wq = cq->table[i]; wq; wq = next) {
+			struct sroce_wq **bucket;
+
+			next = wq->next;
+			bucket = sroce_cq_bucket(table, size, wq->key);
+			wq->next = *bucket;
+			*bucket = wq;
+		}
+	}
+
+	free(cq->table);
+	cq->table = table;
+	cq->table_size = size;
+}
+
+/**
+ * sroce_cq_clean - take back the completions of a queue that were not polled
+ * @cq: completion queue, locked
+ * @key: whose completions
+ *
+ * What lies between cons and prod belongs to us, even while the kernel appends:
+ * the other queues' completions move up against prod in their order, and cons
+ * skips what is left over.
+ */
+static void sroce_cq_clean(struct sroce_cq *cq, uint32_t key)
+{
+	uint32_t filled = sroce_ring_filled(&cq->ring);
+	uint32_t from, to;
+
+	if (!sroce_ring_sane(&cq->ring, filled))
+		return;
+
+	for (from = to = filled; from != cq->ring.cons; ) {
+		struct sroce_cqe *cqe = sroce_ring_entry(&cq->ring, --from);
+
+		if (sroce_cqe_key(cqe) == key)
+			continue;
+		if (--to != from)
+			*(struct sroce_cqe *)sroce_ring_entry(&cq->ring, to) =
+				*cqe;
+	}
+
+	if (to != cq->ring.cons)
+		sroce_ring_consume(&cq->ring, to);
+}
+
+static void sroce_cq_forget(struct sroce_cq *cq, struct sroce_wq *wq)
+{
+	struct sroce_wq **p;
+
+	sroce_cq_clean(cq, wq->key);
+
+	p = sroce_cq_bucket(cq->table, cq->table_size, wq->key);
+	while (*p != wq)
+		p = &(*p)->next;
+	*p = wq->next;
+
+	if (cq->last == wq)
+		cq->last = NULL;
+	wq->attached = false;
+	cq->num_wqs--;
+}
+
+/**
+ * sroce_cq_attach - completions of @wq are going to arrive here
+ *
+ * A queue pair's number is free again when the kernel has destroyed it, which
+ * is before sroce_destroy_qp() gets here to detach it. No lock is held over
+ * both, because the kernel's part may wait for the program to acknowledge
+ * events. So a new queue may find an old one under its key: finish that one
+ * first. The new one cannot have any completions yet.
+ */
+void sroce_cq_attach(struct sroce_cq *cq, struct sroce_wq *wq)
+{
+	struct sroce_wq **bucket, *old;
+
+	sroce_lock(&cq->lock);
+	old = sroce_cq_find(cq, wq->key);
+	if (old)
+		sroce_cq_forget(cq, old);
+
+	if (cq->num_wqs >= cq->table_size)
+		sroce_cq_grow_table(cq);
+
+	bucket = sroce_cq_bucket(cq->table, cq->table_size, wq->key);
+	wq->next = *bucket;
+	*bucket = wq;
+	wq->attached = true;
+	cq->num_wqs++;
+	sroce_unlock(&cq->lock);
+}
+
+/* @wq no longer exists in the kernel: forget it, and its completions. */
+void sroce_cq_detach(struct sroce_cq *cq, struct sroce_wq *wq)
+{
+	sroce_lock(&cq->lock);
+	if (wq->attached)
+		sroce_cq_forget(cq, wq);
+	sroce_unlock(&cq->lock);
+}
+
+/* The kernel has emptied @wq: so do we, and forget its completions. */
+void sroce_cq_reset(struct sroce_cq *cq, struct sroce_wq *wq)
+{
+	sroce_lock(&cq->lock);
+	sroce_cq_clean(cq, wq->key);
+
+	sroce_lock(&wq->lock);
+	wq->ring.prod = 0;
+	wq->ring.cons = 0;
+	sroce_unlock(&wq->lock);
+	sroce_unlock(&cq->lock);
+}
+
+/* So many XRC SRQs more, or fewer, complete here. */
+void sroce_cq_xrc(struct sroce_cq *cq, int srqs)
+{
+	sroce_lock(&cq->lock);
+	cq->num_xrc_srqs += srqs;
+	sroce_unlock(&cq->lock);
+}
+
+/**
+ * sroce_cq_known - take note of a completion
+ * @cq: completion queue, locked
+ * @cqe: the completion; the requests before it may be used again
+ *
+ * A completion of a queue that is not in the table can only be of one that is
+ * gone, and is dropped. Not so a message to an XRC SRQ: it bears the number of
+ * the XRC target, which completes elsewhere or is another process's.
+ *
+ * Return: is it for the program?
+ */
+static bool sroce_cq_known(struct sroce_cq *cq, const struct sroce_cqe *cqe)
+{
+	struct sroce_wq *wq = sroce_cq_find(cq, sroce_cqe_key(cqe));
+
+	if (!wq)
+		return cq->num_xrc_srqs && cqe->opcode & SROCE_WC_RECV;
+
+	sroce_ring_retire(&wq->ring, cqe->wqe_next);
+	return true;
+}
+
+static void sroce_fill_wc(struct ibv_wc *wc, const struct sroce_cqe *cqe)
+{
+	wc->wr_id = cqe->wr_id;
+	wc->status = cqe->status;
+	wc->opcode = cqe->opcode;
+	wc->vendor_err = cqe->vendor_err;
+	wc->byte_len = cqe->byte_len;
+	/* The network's order or ours, as wc_flags say: never swapped here. */
+	wc->imm_data = cqe->imm_data;
+	wc->qp_num = cqe->qp_num;
+	wc->src_qp = cqe->src_qp;
+	wc->wc_flags = cqe->wc_flags & ~SROCE_WC_VLAN;
+	wc->pkey_index = cqe->pkey_index;
+	wc->slid = 0;
+	wc->sl = cqe->sl;
+	wc->dlid_path_bits = 0;
+}
+
+/**
+ * sroce_poll_cq - verbs poll_cq
+ *
+ * Return: how many completions there are in @wc, or -EIO when the ring has been
+ * overwritten.
+ */
+int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc)
+{
+	struct sroce_cq *cq = to_scq(ibcq);
+	uint32_t filled, cons;
+	int n = 0;
+
+	sroce_lock(&cq->lock);
+	filled = sroce_ring_filled(&cq->ring);
+	if (!sroce_ring_sane(&cq->ring, filled)) {
+		sroce_unlock(&cq->lock);
+		return -EIO;
+	}
+
+	for (cons = cq->ring.cons; cons != filled && n < num; cons++) {
+		const struct sroce_cqe *cqe = sroce_ring_entry(&cq->ring, cons);
+
+		if (sroce_cq_known(cq, cqe))
+			sroce_fill_wc(&wc[n++], cqe);
+	}
+
+	if (cons != cq->ring.cons)
+		sroce_ring_consume(&cq->ring, cons);
+	sroce_unlock(&cq->lock);
+
+	return n;
+}
+
+/* One event for one call; no system call is needed to ask for it. */
+int sroce_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
+{
+	struct sroce_cq *cq = to_scq(ibcq);
+
+	sroce_lock(&cq->arm_lock);
+	sroce_ring_arm(&cq->ring, solicited_only ? SROCE_CQ_ARM_SOLICITED :
+						   SROCE_CQ_ARM_NEXT);
+	sroce_unlock(&cq->arm_lock);
+	return 0;
+}
+
+/*
+ * The entry at cons becomes the one that is read from. It stays the program's
+ * until the next call gives it back.
+ */
+static int sroce_cq_advance(struct sroce_cq *cq)
+{
+	uint32_t filled = sroce_ring_filled(&cq->ring);
+
+	if (!sroce_ring_sane(&cq->ring, filled))
+		return EIO;
+
+	while (cq->ring.cons != filled) {
+		const struct sroce_cqe *cqe = sroce_ring_entry(&cq->ring,
+							       cq->ring.cons);
+
+		if (sroce_cq_known(cq, cqe)) {
+			cq->cqe = cqe;
+			cq->vcq.cq_ex.status = cqe->status;
+			cq->vcq.cq_ex.wr_id = cqe->wr_id;
+			return 0;
+		}
+		sroce_ring_consume(&cq->ring, cq->ring.cons + 1);
+	}
+	return ENOENT;
+}
+
+static void sroce_cq_give_back(struct sroce_cq *cq)
+{
+	if (cq->cqe)
+		sroce_ring_consume(&cq->ring, cq->ring.cons + 1);
+	cq->cqe = NULL;
+}
+
+static int sroce_start_poll(struct ibv_cq_ex *ibcq,
+			    struct ibv_poll_cq_attr *attr)
+{
+	struct sroce_cq *cq = to_scq_ex(ibcq);
+	int ret;
+
+	if (attr->comp_mask)
+		return EINVAL;
+
+	sroce_lock(&cq->lock);
+	ret = sroce_cq_advance(cq);
+	if (ret)
+		sroce_unlock(&cq->lock);
+	return ret;
+}
+
+static int sroce_next_poll(struct ibv_cq_ex *ibcq)
+{
+	struct sroce_cq *cq = to_scq_ex(ibcq);
+
+	sroce_cq_give_back(cq);
+	return sroce_cq_advance(cq);
+}
+
+static void sroce_end_poll(struct ibv_cq_ex *ibcq)
+{
+	struct sroce_cq *cq = to_scq_ex(ibcq);
+
+	sroce_cq_give_back(cq);
+	sroce_unlock(&cq->lock);
+}
+
+static enum ibv_wc_opcode sroce_read_opcode(struct ibv_cq_ex *ibcq)
+{
+	return to_scq_ex(ibcq)->cqe->opcode;
+}
+
+static uint32_t sroce_read_vendor_err(struct ibv_cq_ex *ibcq)
+{
+	return to_scq_ex(ibcq)->cqe->vendor_err;
+}
+
+static uint32_t sroce_read_byte_len(struct ibv_cq_ex *ibcq)
+{
+	return to_scq_ex(ibcq)->cqe->byte_len;
+}
+
+static __be32 sroce_read_imm_data(struct ibv_cq_ex *ibcq)
+{
+	return to_scq_ex(ibcq)->cqe->imm_data;
+}
+
+static uint32_t sroce_read_qp_num(struct ibv_cq_ex *ibcq)
+{
+	return to_scq_ex(ibcq)->cqe->qp_num;
+}
+
+static uint32_t sroce_read_src_qp(struct ibv_cq_ex *ibcq)
+{
+	return to_scq_ex(ibcq)->cqe->src_qp;
+}
+
+static unsigned int sroce_read_wc_flags(struct ibv_cq_ex *ibcq)
+{
+	return to_scq_ex(ibcq)->cqe->wc_flags & ~SROCE_WC_VLAN;
+}
+
+/* Ethernet has no LIDs. */
+static uint32_t sroce_read_slid(struct ibv_cq_ex *ibcq)
+{
+	return 0;
+}
+
+static uint8_t sroce_read_dlid_path_bits(struct ibv_cq_ex *ibcq)
+{
+	return 0;
+}
+
+static uint8_t sroce_read_sl(struct ibv_cq_ex *ibcq)
+{
+	return to_scq_ex(ibcq)->cqe->sl;
+}
+
+static uint64_t sroce_read_timestamp(struct ibv_cq_ex *ibcq)
+{
+	return to_scq_ex(ibcq)->cqe->timestamp;
+}
+
+static uint64_t sroce_read_wallclock(struct ibv_cq_ex *ibcq)
+{
+	return to_scq_ex(ibcq)->cqe->wallclock;
+}
+
+static uint16_t sroce_read_cvlan(struct ibv_cq_ex *ibcq)
+{
+	const struct sroce_cqe *cqe = to_scq_ex(ibcq)->cqe;
+
+	return cqe->wc_flags & SROCE_WC_VLAN ? cqe->cvlan : 0;
+}
+
+static uint32_t sroce_read_flow_tag(struct ibv_cq_ex *ibcq)
+{
+	return to_scq_ex(ibcq)->cqe->flow_tag;
+}
+
+/* Let @cq be polled by ibv_start_poll() and what belongs to it. */
+void sroce_cq_set_ex(struct sroce_cq *cq)
+{
+	struct ibv_cq_ex *ex = &cq->vcq.cq_ex;
+
+	ex->start_poll = sroce_start_poll;
+	ex->next_poll = sroce_next_poll;
+	ex->end_poll = sroce_end_poll;
+	ex->read_opcode = sroce_read_opcode;
+	ex->read_vendor_err = sroce_read_vendor_err;
+	ex->read_byte_len = sroce_read_byte_len;
+	ex->read_imm_data = sroce_read_imm_data;
+	ex->read_qp_num = sroce_read_qp_num;
+	ex->read_src_qp = sroce_read_src_qp;
+	ex->read_wc_flags = sroce_read_wc_flags;
+	ex->read_slid = sroce_read_slid;
+	ex->read_sl = sroce_read_sl;
+	ex->read_dlid_path_bits = sroce_read_dlid_path_bits;
+	ex->read_completion_ts = sroce_read_timestamp;
+	ex->read_completion_wallclock_ns = sroce_read_wallclock;
+	ex->read_cvlan = sroce_read_cvlan;
+	ex->read_flow_tag = sroce_read_flow_tag;
+}

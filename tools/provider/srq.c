@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Shared receive queues; how they are posted to is in post.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "sroce.h"
+
+struct sroce_create_srq_full_resp {
+	struct ib_uverbs_create_srq_resp ibv_resp;
+	struct sroce_create_srq_resp drv;
+};
+
+struct sroce_modify_srq_full_cmd {
+	struct ibv_modify_srq ibv_cmd;
+	struct sroce_modify_srq drv;
+};
+
+static_assert(sizeof(struct sroce_create_srq_full_resp) ==
+	      sizeof(struct ib_uverbs_create_srq_resp) +
+	      sizeof(struct sroce_create_srq_resp) &&
+	      sizeof(struct sroce_modify_srq_full_cmd) ==
+	      sizeof(struct ibv_modify_srq) + sizeof(struct sroce_modify_srq),
+	      "what is the driver's does not follow what is the core's");
+
+static struct sroce_srq *sroce_new_srq(struct ibv_pd *pd)
+{
+	struct sroce_owner owner;
+	struct sroce_srq *srq;
+
+	srq = sroce_obj_alloc(pd, sizeof(*srq), SROCE_RES_SRQ, &owner);
+	if (!srq)
+		return NULL;
+
+	srq->owner = owner;
+	sroce_lock_init(&srq->wq.lock, sroce_one_thread(pd));
+	return srq;
+}
+
+static void sroce_drop_srq(struct sroce_srq *srq)
+{
+	sroce_unmap_ring(&srq->wq.ring);
+	sroce_lock_fini(&srq->wq.lock);
+	sroce_obj_free(&srq->owner, srq);
+}
+
+struct ibv_srq *sroce_create_srq(struct ibv_pd *pd,
+				 struct ibv_srq_init_attr *attr)
+{
+	struct sroce_create_srq_full_resp resp = {};
+	struct ibv_create_srq cmd = {};
+	struct sroce_srq *srq;
+	int ret;
+
+	srq = sroce_new_srq(pd);
+	if (!srq)
+		return NULL;
+
+	ret = ibv_cmd_create_srq(pd, &srq->vsrq.srq, attr, &cmd, sizeof(cmd),
+				 &resp.ibv_resp, sizeof(resp));
+	if (ret)
+		goto err_drop;
+
+	ret = sroce_map_recv_ring(pd->context, &srq->wq, &resp.drv.srq,
+				  attr->attr.max_sge);
+	if (ret)
+		goto err_destroy;
+
+	return &srq->vsrq.srq;
+
+err_destroy:
+	ibv_cmd_destroy_srq(&srq->vsrq.srq);
+err_drop:
+	sroce_drop_srq(srq);
+	errno = ret;
+	return NULL;
+}
+
+/* libibverbs asks for a basic one by ibv_create_srq(), so this is of another. */
+struct ibv_srq *sroce_create_srq_ex(struct ibv_context *ibctx,
+				    struct ibv_srq_init_attr_ex *attr)
+{
+	struct sroce_create_srq_full_resp resp = {};
+	struct ibv_create_xsrq cmd = {};
+	struct sroce_srq *srq;
+	int ret;
+
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) ||
+	    attr->srq_type != IBV_SRQT_XRC ||
+	    attr->comp_mask & IBV_SRQ_INIT_ATTR_TM) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD)) {
+		errno = EINVAL;
+		return NULL;
+	}
+
+	srq = sroce_new_srq(attr->pd);
+	if (!srq)
+		return NULL;
+
+	ret = ibv_cmd_create_srq_ex(ibctx, &srq->vsrq, attr, &cmd, sizeof(cmd),
+				    &resp.ibv_resp, sizeof(resp));
+	if (ret)
+		goto err_drop;
+
+	ret = sroce_map_recv_ring(ibctx, &srq->wq, &resp.drv.srq,
+				  attr->attr.max_sge);
+	if (ret)
+		goto err_destroy;
+
+	srq->vsrq.srq.srq_context = attr->srq_context;
+	srq->vsrq.srq.pd = attr->pd;
+	sroce_cq_xrc(to_scq(srq->vsrq.cq), 1);
+	return &srq->vsrq.srq;
+
+err_destroy:
+	ibv_cmd_destroy_srq(&srq->vsrq.srq);
+err_drop:
+	sroce_drop_srq(srq);
+	errno = ret;
+	return NULL;
+}
+
+/**
+ * sroce_modify_srq - verbs modify_srq: arm the limit, resize
+ *
+ * As resize_cq, a new length makes a new ring, and nothing is posted meanwhile.
+ *
+ * Return: 0 or a positive errno.
+ */
+int sroce_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
+		     int attr_mask)
+{
+	struct sroce_srq *srq = to_ssrq(ibsrq);
+	struct sroce_create_srq_resp resp = {};
+	struct sroce_modify_srq_full_cmd cmd = {
+		.drv.resp_addr = (uintptr_t)&resp,
+	};
+	struct sroce_wq new = { .max_sge = srq->wq.max_sge };
+	int ret;
+
+	if (!(attr_mask & IBV_SRQ_MAX_WR))
+		return ibv_cmd_modify_srq(ibsrq, attr, attr_mask, &cmd.ibv_cmd,
+					  sizeof(cmd.ibv_cmd));
+
+	sroce_lock(&srq->wq.lock);
+	ret = ibv_cmd_modify_srq(ibsrq, attr, attr_mask, &cmd.ibv_cmd,
+				 sizeof(cmd));
+	if (!ret)
+		ret = sroce_map_recv_ring(ibsrq->context, &new, &resp.srq,
+					  srq->wq.max_sge);
+	if (!ret) {
+		new.ring.prod = srq->wq.ring.prod;
+		new.ring.cons = srq->wq.ring.cons;
+		sroce_unmap_ring(&srq->wq.ring);
+		srq->wq.ring = new.ring;
+	}
+	sroce_unlock(&srq->wq.lock);
+
+	return ret;
+}
+
+int sroce_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr)
+{
+	struct ibv_query_srq cmd = {};
+
+	return ibv_cmd_query_srq(ibsrq, attr, &cmd, sizeof(cmd));
+}
+
+int sroce_get_srq_num(struct ibv_srq *ibsrq, uint32_t *srq_num)
+{
+	struct sroce_srq *srq = to_ssrq(ibsrq);
+
+	if (srq->vsrq.srq_type != IBV_SRQT_XRC)
+		return EOPNOTSUPP;
+
+	*srq_num = srq->vsrq.srq_num;
+	return 0;
+}
+
+int sroce_destroy_srq(struct ibv_srq *ibsrq)
+{
+	struct sroce_srq *srq = to_ssrq(ibsrq);
+	int ret;
+
+	ret = ibv_cmd_destroy_srq(ibsrq);
+	if (ret)
+		return ret;
+
+	if (srq->vsrq.srq_type == IBV_SRQT_XRC)
+		sroce_cq_xrc(to_scq(srq->vsrq.cq), -1);
+	sroce_drop_srq(srq);
+	return 0;
+}
