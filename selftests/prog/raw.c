@@ -902,7 +902,7 @@ static void test_sniffer(void)
 	ok(queue_sees(&q, &f), "what is sent, too");
 	is(queue_send(&qn, &f, 0), IBV_WC_SUCCESS, "and by a queue pair");
 	ok(queue_sees(&q, &f), "likewise");
-	ok(netdev_is("-d link show", "promiscuity 1"), "the netdev's filter is open");
+	ok(netdev_is("-d link show", "promiscuity [1-9]"), "the netdev's filter is open");
 	unsteer(normal);
 	unsteer(flow);
 	ok(netdev_is("-d link show", "promiscuity 0"), "and closed again");
