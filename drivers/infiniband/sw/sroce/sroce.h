@@ -170,14 +170,18 @@ struct sroce_mw {
  * @rules: in the order in which they are asked; written under RTNL, read by
  *	RCU
  * @num: of them; RTNL
- * @ndev: where @hook is, held; NULL where it is not. RTNL
- * @hook: sees the frames that come in
+ * @num_sniffers: of them, those that see all; RTNL
+ * @ndev: where the hooks are, held; NULL where they are not. RTNL
+ * @in: sees the frames that come in
+ * @out: sees those that leave; there while there is a sniffer
  */
 struct sroce_flows {
 	struct list_head rules;
 	u32 num;
+	u32 num_sniffers;
 	struct net_device *ndev;
-	struct nf_hook_ops hook;
+	struct nf_hook_ops in;
+	struct nf_hook_ops out;
 };
 
 /**
