@@ -501,7 +501,10 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 		swqe = sq_wqe(sq, sq->nxt);
 		if (!swqe->sent || wire_psn_diff(psn, swqe->first_psn) < (s32)swqe->num_pkts)
 			break;
-		sq->flight += swqe_op(sq, sq->nxt)->kind == SEND_STREAM ? swqe->num_pkts : 1;
+		if (swqe_op(sq, sq->nxt)->kind == SEND_STREAM)
+			sq->flight += swqe->num_pkts;
+		else if (swqe->num_pkts)
+			sq->flight++;
 	}
 	if (sq->nxt == sq->fetched || !swqe->sent ||
 	    swqe_op(sq, sq->nxt)->kind != SEND_STREAM)
@@ -771,11 +774,22 @@ static enum send_result send_local(struct send_turn *turn)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
+	enum send_result res;
 	int err;
 
+	if (swqe->sent) {
+		/* what is before it is being sent again */
+		sq->nxt += swqe->num_blocks;
+		return SENT;
+	}
 	/* what was sent before, and may have to be again, uses the key */
-	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && sq->nxt != sq->una)
-		return SEND_STOP;
+	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && sq->nxt != sq->una) {
+		res = send_flush(turn);
+		if (res != SENT)
+			return res;
+		if (sq->nxt != sq->una)
+			return SEND_STOP;
+	}
 
 	sroce_send_mr_put(qp);
 	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV)
