@@ -380,6 +380,7 @@ void sroce_send_mr_put(struct sroce_qp *qp)
 
 enum send_result {
 	SENT,
+	SEND_LOST,		/* on its way to nowhere: on with the next */
 	SEND_STOP,		/* for a reason that somebody will end */
 	SEND_BACK,		/* the burst was refused: it is to be sent again */
 };
@@ -581,7 +582,7 @@ static enum send_result send_no_route(struct sroce_qp *qp)
 	sq->sge = 0;
 	sq->sge_off = 0;
 	sroce_ack_advance(qp, sq->psn_nxt);
-	return SEND_STOP;
+	return SEND_LOST;
 }
 
 /* Get ready to send the next request: where to? */
@@ -911,7 +912,7 @@ static void send_packets(struct send_turn *turn)
 
 	if (sq->rnr_wait || sq->backoff != KTIME_MAX)
 		return;
-	while (turn->budget && res == SENT && window_open(qp) && send_ready(turn)) {
+	while (turn->budget && res <= SEND_LOST && window_open(qp) && send_ready(turn)) {
 		turn->budget--;
 		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
 			res = send_local(turn);
