@@ -944,6 +944,9 @@ static void send_flush_all(struct send_turn *turn)
 		sroce_send_complete(qp, IB_WC_WR_FLUSH_ERR, 0);
 	}
 	sq->nxt = sq->una;
+	/* the next after SQE starts at its own list's start */
+	sq->sge = 0;
+	sq->sge_off = 0;
 	turn->idle = turn->budget != 0;
 }
 
