@@ -177,6 +177,7 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 		sroce_cq_notify(to_scq(qp->ibqp.send_cq));
 		break;
 	case SROCE_CQ_FULL:
+		sroce_send_mr_put(qp);
 		sroce_qp_error(qp);
 		break;
 	case SROCE_CQ_QUIET:
@@ -193,6 +194,7 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err)
 {
 	sroce_send_complete(qp, status, vendor_err);
+	sroce_send_mr_put(qp);
 	sroce_qp_send_error(qp);
 }
 
@@ -295,6 +297,7 @@ static void ring_broken(struct sroce_qp *qp)
 {
 	qp->sq.broken = true;
 	sroce_qp_event(qp, IB_EVENT_QP_FATAL);
+	sroce_send_mr_put(qp);
 	sroce_qp_error(qp);
 }
 
@@ -353,8 +356,12 @@ static void next_sge(struct sroce_sq *sq)
  * @qp: queue pair; the caller owns its send side
  * @lkey: the key
  *
- * Bottom halves are off. Return: the region, held until another is asked for
- * or sroce_send_mr_put(); or NULL.
+ * Bottom halves are off. Who has a region takes no lock under which others ask
+ * for one, of an address vector or a receive side: with the pages of an
+ * on-demand region about to change, they wait for it to be let go.
+ *
+ * Return: the region, held until another is asked for or sroce_send_mr_put();
+ * or NULL.
  */
 struct sroce_mr *sroce_send_mr(struct sroce_qp *qp, u32 lkey)
 {
@@ -608,6 +615,7 @@ static enum send_result send_start(struct send_turn *turn)
 			turn->av = sroce_av_get(qp->ibqp.pd, ah);
 		if (!turn->av)
 			return send_wrong(sq_wqe(sq, sq->nxt), IB_WC_LOC_QP_OP_ERR);
+		sroce_send_mr_put(qp);
 		spin_lock(&turn->av->lock);
 		path = &turn->av->path;
 	} else if (turn->started) {
