@@ -423,6 +423,8 @@ static void sides_init(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_rq *rq = &qp->rq;
 
+	/* before there is a path, requests are flushed, and counted in packets */
+	qp->mtu = ib_mtu_enum_to_int(IB_MTU_256);
 	mutex_init(&qp->mutex);
 	spin_lock_init(&sq->late_lock);
 	INIT_LIST_HEAD(&sq->late);

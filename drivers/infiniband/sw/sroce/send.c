@@ -177,6 +177,7 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 		sroce_cq_notify(to_scq(qp->ibqp.send_cq));
 		break;
 	case SROCE_CQ_FULL:
+		sroce_send_mr_put(qp);
 		sroce_qp_error(qp);
 		break;
 	case SROCE_CQ_QUIET:
@@ -193,6 +194,7 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err)
 {
 	sroce_send_complete(qp, status, vendor_err);
+	sroce_send_mr_put(qp);
 	sroce_qp_send_error(qp);
 }
 
@@ -295,6 +297,7 @@ static void ring_broken(struct sroce_qp *qp)
 {
 	qp->sq.broken = true;
 	sroce_qp_event(qp, IB_EVENT_QP_FATAL);
+	sroce_send_mr_put(qp);
 	sroce_qp_error(qp);
 }
 
@@ -353,8 +356,12 @@ static void next_sge(struct sroce_sq *sq)
  * @qp: queue pair; the caller owns its send side
  * @lkey: the key
  *
- * Bottom halves are off. Return: the region, held until another is asked for
- * or sroce_send_mr_put(); or NULL.
+ * Bottom halves are off. Who has a region takes no lock under which others ask
+ * for one, of an address vector or a receive side: with the pages of an
+ * on-demand region about to change, they wait for it to be let go.
+ *
+ * Return: the region, held until another is asked for or sroce_send_mr_put();
+ * or NULL.
  */
 struct sroce_mr *sroce_send_mr(struct sroce_qp *qp, u32 lkey)
 {
@@ -380,6 +387,7 @@ void sroce_send_mr_put(struct sroce_qp *qp)
 
 enum send_result {
 	SENT,
+	SEND_LOST,		/* on its way to nowhere: on with the next */
 	SEND_STOP,		/* for a reason that somebody will end */
 	SEND_BACK,		/* the burst was refused: it is to be sent again */
 };
@@ -501,7 +509,10 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 		swqe = sq_wqe(sq, sq->nxt);
 		if (!swqe->sent || wire_psn_diff(psn, swqe->first_psn) < (s32)swqe->num_pkts)
 			break;
-		sq->flight += swqe_op(sq, sq->nxt)->kind == SEND_STREAM ? swqe->num_pkts : 1;
+		if (swqe_op(sq, sq->nxt)->kind == SEND_STREAM)
+			sq->flight += swqe->num_pkts;
+		else if (swqe->num_pkts)
+			sq->flight++;
 	}
 	if (sq->nxt == sq->fetched || !swqe->sent ||
 	    swqe_op(sq, sq->nxt)->kind != SEND_STREAM)
@@ -591,7 +602,7 @@ static enum send_result send_no_route(struct sroce_qp *qp)
 	sq->sge = 0;
 	sq->sge_off = 0;
 	sroce_ack_advance(qp, sq->psn_nxt);
-	return SEND_STOP;
+	return SEND_LOST;
 }
 
 /* Get ready to send the next request: where to? */
@@ -617,6 +628,7 @@ static enum send_result send_start(struct send_turn *turn)
 			turn->av = sroce_av_get(qp->ibqp.pd, ah);
 		if (!turn->av)
 			return send_wrong(sq_wqe(sq, sq->nxt), IB_WC_LOC_QP_OP_ERR);
+		sroce_send_mr_put(qp);
 		av_lock(turn->av);
 		path = &turn->av->path;
 	} else if (turn->started) {
@@ -784,11 +796,22 @@ static enum send_result send_local(struct send_turn *turn)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
+	enum send_result res;
 	int err;
 
+	if (swqe->sent) {
+		/* what is before it is being sent again */
+		sq->nxt += swqe->num_blocks;
+		return SENT;
+	}
 	/* what was sent before, and may have to be again, uses the key */
-	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && sq->nxt != sq->una)
-		return SEND_STOP;
+	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && sq->nxt != sq->una) {
+		res = send_flush(turn);
+		if (res != SENT)
+			return res;
+		if (sq->nxt != sq->una)
+			return SEND_STOP;
+	}
 
 	sroce_send_mr_put(qp);
 	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV)
@@ -910,7 +933,7 @@ static void send_packets(struct send_turn *turn)
 
 	if (sq->rnr_wait || sq->backoff != KTIME_MAX)
 		return;
-	while (turn->budget && res == SENT && window_open(qp) && send_ready(turn)) {
+	while (turn->budget && res <= SEND_LOST && window_open(qp) && send_ready(turn)) {
 		turn->budget--;
 		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
 			res = send_local(turn);
@@ -942,6 +965,9 @@ static void send_flush_all(struct send_turn *turn)
 		sroce_send_complete(qp, IB_WC_WR_FLUSH_ERR, 0);
 	}
 	sq->nxt = sq->una;
+	/* the next after SQE starts at its own list's start */
+	sq->sge = 0;
+	sq->sge_off = 0;
 	turn->idle = turn->budget != 0;
 }
 
