@@ -63,6 +63,7 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 
 	sdev->ibdev.node_type = RDMA_NODE_IB_CA;
 	sdev->ibdev.phys_port_cnt = 1;
+	sdev->ibdev.local_dma_lkey = SROCE_LOCAL_DMA_LKEY;
 	sdev->ibdev.num_comp_vectors = num_possible_cpus();
 	sdev->ibdev.uverbs_cmd_mask |= BIT_ULL(SROCE_CMD_DOORBELL);
 	sdev->ibdev.driver_def = sroce_uapi_defs;

@@ -226,6 +226,23 @@ void sroce_qp_send_error(struct sroce_qp *qp)
 }
 
 /**
+ * sroce_qp_kick - see to what has been posted
+ * @qp: queue pair
+ *
+ * As sroce_send_run(), and in ERR the receive queue is flushed as well.
+ */
+void sroce_qp_kick(struct sroce_qp *qp)
+{
+	sroce_send_run(qp);
+	if (READ_ONCE(qp->state) != IB_QPS_ERR)
+		return;
+	spin_lock_bh(&qp->rq.lock);
+	if (qp->state == IB_QPS_ERR)
+		sroce_recv_flush(qp);
+	sroce_qp_unlock(qp);
+}
+
+/**
  * sroce_qp_doorbell - a program has posted and says so
  * @qp: queue pair
  *
@@ -235,13 +252,7 @@ void sroce_qp_doorbell(struct sroce_qp *qp)
 {
 	sroce_count(qp_dev(qp), DOORBELLS);
 	trace_sroce_doorbell(qp);
-	sroce_send_run(qp);
-	if (READ_ONCE(qp->state) != IB_QPS_ERR)
-		return;
-	spin_lock_bh(&qp->rq.lock);
-	if (qp->state == IB_QPS_ERR)
-		sroce_recv_flush(qp);
-	sroce_qp_unlock(qp);
+	sroce_qp_kick(qp);
 }
 
 /* All that the data path uses is the caller's, to change it. May sleep. */
@@ -390,28 +401,34 @@ static void rq_destroy(struct sroce_qp *qp)
  * @transport: enum wire_transport of its packets
  * @sends: it has a send queue
  * @receives: it has a receive queue, of its own or shared
+ * @program: programs may have it
+ * @kernel: kernel consumers may have it
  */
 struct qp_type {
 	u8 transport;
 	bool sends;
 	bool receives;
+	bool program;
+	bool kernel;
 };
 
 /* By enum ib_qp_type */
 static const struct qp_type qp_types[] = {
-	[IB_QPT_RC] = { WIRE_RC, true, true },
-	[IB_QPT_UC] = { WIRE_UC, true, true },
-	[IB_QPT_UD] = { WIRE_UD, true, true },
-	[IB_QPT_XRC_INI] = { WIRE_XRC, true, false },
-	[IB_QPT_XRC_TGT] = { WIRE_XRC, false, true },
+	[IB_QPT_GSI] = { WIRE_UD, true, true, .kernel = true },
+	[IB_QPT_RC] = { WIRE_RC, true, true, .program = true, .kernel = true },
+	[IB_QPT_UC] = { WIRE_UC, true, true, .program = true, .kernel = true },
+	[IB_QPT_UD] = { WIRE_UD, true, true, .program = true, .kernel = true },
+	/* a work request of the kernel has no place for a number of theirs */
+	[IB_QPT_XRC_INI] = { WIRE_XRC, true, false, .program = true },
+	[IB_QPT_XRC_TGT] = { WIRE_XRC, false, true, .program = true },
 	/* without a path, none of our packets are its */
-	[IB_QPT_RAW_PACKET] = { WIRE_RC, true, true },
+	[IB_QPT_RAW_PACKET] = { WIRE_RC, true, true, .program = true },
 };
 
-static bool has_type(enum ib_qp_type type)
+static bool has_type(enum ib_qp_type type, bool program)
 {
 	return type < ARRAY_SIZE(qp_types) &&
-	       (qp_types[type].sends || qp_types[type].receives);
+	       (program ? qp_types[type].program : qp_types[type].kernel);
 }
 
 /* What every type has, so that nobody has to ask for the type. */
@@ -421,6 +438,7 @@ static void sides_init(struct sroce_qp *qp)
 	struct sroce_rq *rq = &qp->rq;
 
 	mutex_init(&qp->mutex);
+	spin_lock_init(&sq->post_lock);
 	spin_lock_init(&sq->late_lock);
 	INIT_LIST_HEAD(&sq->late);
 	sroce_fault_init(&sq->fault, qp, sroce_send_fault_done);
@@ -428,6 +446,7 @@ static void sides_init(struct sroce_qp *qp)
 	hrtimer_setup(&sq->timer, sroce_retry_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 
 	spin_lock_init(&rq->lock);
+	spin_lock_init(&rq->post_lock);
 	INIT_LIST_HEAD(&rq->late);
 	sroce_fault_init(&rq->fault, qp, sroce_recv_fault_done);
 	sroce_fault_init(&rq->resp_fault, qp, sroce_resp_fault_done);
@@ -438,7 +457,7 @@ static void sides_init(struct sroce_qp *qp)
  * sroce_create_qp - ib_device_ops: make a queue pair
  * @ibqp: the queue pair
  * @init: what is asked for; its capabilities are updated to what there is
- * @udata: struct sroce_create_qp_resp
+ * @udata: struct sroce_create_qp_resp; NULL for a kernel consumer
  *
  * Return: 0 or an errno.
  */
@@ -450,9 +469,9 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	if (!has_type(init->qp_type) || (init->create_flags && !raw) || !udata)
+	if (!has_type(init->qp_type, udata) || (init->create_flags && !raw))
 		return -EOPNOTSUPP;
-	if ((!raw && !sroce_udata_clear(udata)) || udata->outlen < sizeof(resp))
+	if ((!raw && !sroce_udata_clear(udata)) || (udata && udata->outlen < sizeof(resp)))
 		return -EINVAL;
 	/* a queue of another kind would be taken for one of ours (11.2.4.1) */
 	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC)
@@ -490,9 +509,11 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	}
 	qp->attr.cap = init->cap;
 	sroce_retry_reset(qp);
-	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
-	if (err)
-		goto err_rq;
+	if (udata) {
+		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+		if (err)
+			goto err_rq;
+	}
 	err = xa_alloc_cyclic(&sroce_qps, &qp->num->qpn, qp->num, XA_LIMIT(QPN_MIN, QPN_MAX),
 			      &sroce_qpn_next, GFP_KERNEL);
 	if (err < 0)

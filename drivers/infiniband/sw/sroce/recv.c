@@ -188,7 +188,8 @@ static bool ring_fetch(struct sroce_qp *qp)
 
 	memcpy(rq->wqe, queue_entry(&rq->q, rq->cons), rq->q.entry_size);
 	rq->cons++;
-	WRITE_ONCE(rq->q.ring->cons, rq->cons);
+	/* the copy is made before the entry may be used again */
+	smp_store_release(&rq->q.ring->cons, rq->cons);
 	return true;
 }
 

@@ -168,7 +168,8 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 			sq->num_rd--;
 	}
 	sq->una += swqe->num_blocks;
-	WRITE_ONCE(sq->q.ring->cons, sq->una);
+	/* its blocks were copied before they may be used again */
+	smp_store_release(&sq->q.ring->cons, sq->una);
 	if (!tell)
 		return;
 
@@ -1063,7 +1064,7 @@ void sroce_send_run(struct sroce_qp *qp)
  */
 void sroce_send_task(struct tasklet_struct *task)
 {
-	sroce_send_run(container_of(task, struct sroce_qp, sq.task));
+	sroce_qp_kick(container_of(task, struct sroce_qp, sq.task));
 }
 
 /**
