@@ -4,6 +4,7 @@
 #include <linux/utsname.h>
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>
+#include <rdma/ib_mad.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "sroce.h"
@@ -170,8 +171,8 @@ static int sroce_get_port_immutable(struct ib_device *ibdev, u32 port,
 	struct ib_port_attr attr = {};
 	int err;
 
-	/* management datagrams need QP1, which this device does not have yet */
-	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP;
+	immutable->core_cap_flags = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+	immutable->max_mad_size = IB_MGMT_MAD_SIZE;
 	err = ib_query_port(ibdev, port, &attr);
 	if (err)
 		return err;

@@ -141,6 +141,14 @@ static struct sroce_qpn *qpn_alloc(struct sroce_qp *qp)
 	return num;
 }
 
+/* Nobody finds it any more, and who has found it is done. May sleep. */
+static void qpn_retire(struct sroce_qpn *num)
+{
+	xa_erase(&sroce_qps, num->qpn);
+	sroce_qpn_unuse(num);
+	wait_for_completion(&num->idle);
+}
+
 /* Errors and events */
 
 /**
@@ -285,6 +293,16 @@ static void qp_fatal(struct sroce_qp *qp)
 	sroce_send_run(qp);
 }
 
+/*
+ * Kernel consumers are told of the link's end, and end their queue pairs in an
+ * order of their own, in which the connection manager still says goodbye to
+ * peers; but when the netdev goes, nothing can be sent, and all has to end.
+ */
+static bool qp_ends(const struct sroce_qp *qp)
+{
+	return qp->ibuc || READ_ONCE(qp_dev(qp)->gone);
+}
+
 /**
  * sroce_qp_fatal_all - a link goes: end all that its queue pairs have posted
  * @sdev: the link
@@ -301,7 +319,7 @@ void sroce_qp_fatal_all(struct sroce_dev *sdev)
 		if (!sroce_qpn_use(num))
 			continue;
 		rcu_read_unlock();
-		if (qp_dev(num->qp) == sdev)
+		if (qp_dev(num->qp) == sdev && qp_ends(num->qp))
 			qp_fatal(num->qp);
 		rcu_read_lock();
 		sroce_qpn_unuse(num);
@@ -453,6 +471,26 @@ static void sides_init(struct sroce_qp *qp)
 	tasklet_setup(&rq->task, sroce_resp_task);
 }
 
+/*
+ * Every link has a QP1, so in the table of all links each has a number of its
+ * own; a packet's address says which is meant (net.c).
+ */
+static int gsi_register(struct sroce_qp *qp)
+{
+	if (qp->ibqp.qp_type != IB_QPT_GSI)
+		return 0;
+	if (cmpxchg(&qp_dev(qp)->gsi_qpn, 0, qp->num->qpn))
+		return -EBUSY;
+	qp->ibqp.qp_num = WIRE_QPN_GSI;
+	return 0;
+}
+
+static void gsi_unregister(struct sroce_qp *qp)
+{
+	if (qp->ibqp.qp_type == IB_QPT_GSI)
+		WRITE_ONCE(qp_dev(qp)->gsi_qpn, 0);
+}
+
 /**
  * sroce_create_qp - ib_device_ops: make a queue pair
  * @ibqp: the queue pair
@@ -519,8 +557,13 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	if (err < 0)
 		goto err_rq;
 	ibqp->qp_num = qp->num->qpn;
+	err = gsi_register(qp);
+	if (err)
+		goto err_table;
 	return 0;
 
+err_table:
+	qpn_retire(qp->num);
 err_rq:
 	rq_destroy(qp);
 err_sq:
@@ -866,9 +909,8 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct sroce_dev *sdev = to_sdev(ibqp->device);
 	struct sroce_qp *qp = to_sqp(ibqp);
 
-	xa_erase(&sroce_qps, qp->num->qpn);
-	sroce_qpn_unuse(qp->num);
-	wait_for_completion(&qp->num->idle);
+	gsi_unregister(qp);
+	qpn_retire(qp->num);
 
 	/* in RESET, no turn does anything or arms the timer */
 	claim_both(qp);

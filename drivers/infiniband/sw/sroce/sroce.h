@@ -191,6 +191,7 @@ struct sroce_flows {
  *	back. Protected by sroce_net_lock.
  * @net_entry: in @net's list
  * @ifindex: of its netdev in @net
+ * @gsi_qpn: number of its GSI queue pair; 0 for none
  * @port_up: as the last port event said; netdev events only
  * @gone: its netdev is being unregistered: nothing may be sent any more
  * @stats: counters of each CPU
@@ -226,6 +227,7 @@ struct sroce_dev {
 	struct net *net;
 	struct list_head net_entry;
 	int ifindex;
+	u32 gsi_qpn;
 	bool port_up;
 	bool gone;
 	struct sroce_stats __percpu *stats;
@@ -499,13 +501,19 @@ struct sroce_rx_pos {
  * @skb: which it is in
  * @payload: where in @skb
  * @ipv6: IPv6, else IPv4
+ * @vlan: of the address that it was sent to, if it is for a GSI queue pair;
+ *	else SROCE_NO_VLAN
  */
 struct sroce_rx {
 	struct wire_pkt pkt;
 	struct sk_buff *skb;
 	struct sroce_rx_pos payload;
 	bool ipv6;
+	u16 vlan;
 };
+
+/* as the core says it, rdma_read_gid_l2_fields() */
+#define SROCE_NO_VLAN		0xffff
 
 /**
  * struct sroce_late - a packet that has to wait for who may take it
