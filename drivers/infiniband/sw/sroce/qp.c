@@ -701,13 +701,6 @@ static void enter_reset(struct sroce_qp *qp)
 	qp->attr = (struct ib_qp_attr) { .cap = qp->attr.cap };
 }
 
-/* A datagram has no path MTU of its own: the port's it is. */
-static void enter_rtr(struct sroce_qp *qp)
-{
-	if (qp->transport == WIRE_UD)
-		qp->mtu = ib_mtu_enum_to_int(sroce_port_mtu(qp->ibqp.device));
-}
-
 static void enter_rts(struct sroce_qp *qp)
 {
 	/* the first post has to find somebody awake */
@@ -738,7 +731,6 @@ static void enter_sqd(struct sroce_qp *qp)
  */
 static void (*const enter_state[])(struct sroce_qp *qp) = {
 	[IB_QPS_RESET] = enter_reset,
-	[IB_QPS_RTR] = enter_rtr,
 	[IB_QPS_RTS] = enter_rts,
 	[IB_QPS_SQD] = enter_sqd,
 	[IB_QPS_ERR] = enter_err,
@@ -772,6 +764,7 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
 	struct sroce_res *res = NULL;
 	struct sroce_path path;
+	u32 mtu = qp->mtu;
 	int err;
 
 	if (mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur)
@@ -788,6 +781,9 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 			return err;
 	}
 
+	/* a datagram has no path MTU of its own: the port's it is */
+	if (next == IB_QPS_RTR && qp->transport == WIRE_UD)
+		mtu = ib_mtu_enum_to_int(sroce_port_mtu(qp->ibqp.device));
 	if (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic) {
 		res = kvcalloc(attr->max_dest_rd_atomic, sizeof(*res), GFP_KERNEL_ACCOUNT);
 		if (!res)
@@ -798,6 +794,7 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 	/* the data path may have moved it to ERR meanwhile */
 	if (qp->state == cur) {
 		keep_attr(qp, attr, mask);
+		qp->mtu = mtu;
 		apply_attr(qp, attr, mask, &path);
 		if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
 			res = set_resources(qp, res, attr->max_dest_rd_atomic);
