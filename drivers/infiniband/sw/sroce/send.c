@@ -42,6 +42,7 @@ enum send_kind {
 #define QPT(type)	BIT(IB_QPT_##type)
 #define QPT_RELIABLE	(QPT(RC) | QPT(XRC_INI))
 #define QPT_CONNECTED	(QPT_RELIABLE | QPT(UC))
+#define QPT_DATAGRAM	(QPT(UD) | QPT(GSI))
 
 /**
  * struct send_op - how an operation goes onto the wire
@@ -80,9 +81,9 @@ static const struct send_op send_ops[] = {
 		STREAM(WRITE, WRITE_LAST_IMM, WRITE_ONLY_IMM, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
 	[IB_UVERBS_WR_SEND] =
 		STREAM(SEND, SEND_LAST, SEND_ONLY, IB_UVERBS_WC_SEND,
-		       QPT_CONNECTED | QPT(UD) | QPT(RAW_PACKET)),
+		       QPT_CONNECTED | QPT_DATAGRAM | QPT(RAW_PACKET)),
 	[IB_UVERBS_WR_SEND_WITH_IMM] =
-		STREAM(SEND, SEND_LAST_IMM, SEND_ONLY_IMM, IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT(UD)),
+		STREAM(SEND, SEND_LAST_IMM, SEND_ONLY_IMM, IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT_DATAGRAM),
 	[IB_UVERBS_WR_RDMA_READ] =
 		SINGLE(WIRE_READ_REQUEST, IB_UVERBS_WC_RDMA_READ, SEND_READ, false),
 	[IB_UVERBS_WR_ATOMIC_CMP_AND_SWP] =
@@ -168,7 +169,8 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 			sq->num_rd--;
 	}
 	sq->una += swqe->num_blocks;
-	WRITE_ONCE(sq->q.ring->cons, sq->una);
+	/* its blocks were copied before they may be used again */
+	smp_store_release(&sq->q.ring->cons, sq->una);
 	if (!tell)
 		return;
 
@@ -256,7 +258,7 @@ static enum ib_wc_status check_wqe(struct sroce_qp *qp, u32 index, u32 *length)
 	switch (op->kind) {
 	case SEND_STREAM:
 		/* a datagram is one packet */
-		if (qp->ibqp.qp_type == IB_QPT_UD && *length > qp->mtu)
+		if (qp->transport == WIRE_UD && *length > qp->mtu)
 			return IB_WC_LOC_LEN_ERR;
 		break;
 	case SEND_ATOMIC:
@@ -614,7 +616,7 @@ static enum send_result send_start(struct send_turn *turn)
 	struct sroce_path *path = &sq->path;
 	enum send_result res;
 
-	if (qp->ibqp.qp_type == IB_QPT_UD) {
+	if (qp->transport == WIRE_UD) {
 		if (turn->started && turn->av->num == ah)
 			return SENT;
 		res = send_flush(turn);
@@ -673,7 +675,8 @@ static void put_headers(const struct sroce_qp *qp, u16 flags, u32 off, u8 *p)
 		/* the top bit stands for the queue pair's own Q_Key, 10.2.5 */
 		wire_put32(p, wqe->remote_qkey >> 31 ? qp->attr.qkey : wqe->remote_qkey);
 		p[4] = 0;
-		wire_put24(p + 5, qp->num->qpn);
+		/* not its number in our table: a GSI queue pair is 1 to others */
+		wire_put24(p + 5, qp->ibqp.qp_num);
 		p += WIRE_DETH_LEN;
 	}
 	if (flags & WIRE_FETH) {
@@ -769,7 +772,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	}
 
 	wire_bth_put(p, opcode, last && wqe->flags & SROCE_WQE_SOLICITED, pad, SROCE_PKEY,
-		     qp->ibqp.qp_type == IB_QPT_UD ? wqe->remote_qpn : qp->dqpn,
+		     qp->transport == WIRE_UD ? wqe->remote_qpn : qp->dqpn,
 		     ask && reliable(qp), sq->psn_nxt);
 	put_headers(qp, row->flags, off, p + WIRE_BTH_LEN);
 	p += row->hdr_len;
@@ -1102,7 +1105,7 @@ void sroce_send_run(struct sroce_qp *qp)
  */
 void sroce_send_task(struct tasklet_struct *task)
 {
-	sroce_send_run(container_of(task, struct sroce_qp, sq.task));
+	sroce_qp_kick(container_of(task, struct sroce_qp, sq.task));
 }
 
 /**
