@@ -276,6 +276,7 @@ const struct ib_device_ops sroce_dev_ops = {
 	.detach_mcast = sroce_detach_mcast,
 	.disassociate_ucontext = sroce_disassociate_ucontext,
 	.fill_res_cq_entry = sroce_fill_res_cq,
+	.fill_res_mr_entry = sroce_fill_res_mr,
 	.fill_res_qp_entry = sroce_fill_res_qp,
 	.get_dev_fw_str = sroce_get_dev_fw_str,
 	.get_dma_mr = sroce_get_dma_mr,

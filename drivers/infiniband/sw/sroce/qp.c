@@ -441,7 +441,8 @@ static const struct qp_type qp_types[] = {
 	[IB_QPT_UD] = { WIRE_UD, true, true, .program = true, .kernel = true },
 	/* a work request of the kernel has no place for a number of theirs */
 	[IB_QPT_XRC_INI] = { WIRE_XRC, true, false, .program = true },
-	[IB_QPT_XRC_TGT] = { WIRE_XRC, false, true, .program = true },
+	/* a program's, but the core asks for it in its own name */
+	[IB_QPT_XRC_TGT] = { WIRE_XRC, false, true, .kernel = true },
 	/* without a path, none of our packets are its */
 	[IB_QPT_RAW_PACKET] = { WIRE_RC, true, true, .program = true },
 };

@@ -1252,6 +1252,7 @@ const struct sroce_mcast *sroce_mcast_find(struct sroce_dev *sdev, const union i
 
 /* restrack.c */
 int sroce_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
+int sroce_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr);
 int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
 int sroce_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq);
 
