@@ -1069,6 +1069,7 @@ struct sroce_burst {
 
 /* ucontext.c */
 int sroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
+int sroce_query_ucontext(struct ib_ucontext *ibuc, struct uverbs_attr_bundle *attrs);
 void sroce_dealloc_ucontext(struct ib_ucontext *ibuc);
 struct ib_ucontext *sroce_udata_context(struct ib_udata *udata);
 void sroce_disassociate_ucontext(struct ib_ucontext *ibuc);
