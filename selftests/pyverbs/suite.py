@@ -1,12 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""suite.py --suite DIR --skips FILE [--limit SECONDS] [--only PATTERN]... -- ARGS...
+"""suite.py --suite DIR --skips FILE [--netdev NAME] [--limit SECONDS] [--only PATTERN]... -- ARGS...
 
 Run rdma-core's pyverbs tests, unpacked in DIR, with ARGS for its own parser
 (--dev, --gid), and report each as TAP.
 
 A test runs in a child: one that hangs in a system call is killed after --limit
 seconds, with a traceback of where it was, and leaves nothing to the next one.
+
+The suite looks for a link's netdev, whose address its connections use, on the
+bus that the link is on. A virtual netdev is on none: --netdev tells its name.
 
 FILE lists what may be skipped, a line each: pattern, class and reason, with
 tabs between. A pattern is matched with a test's name
@@ -137,7 +140,7 @@ def run_apart(test, limit):
     return pickle.loads(data.getvalue())
 
 
-def load(directory, allowed, tap):
+def load(directory, allowed, tap, netdev):
     """The tests, without the modules that the list leaves out"""
     sys.path[:0] = [os.path.dirname(directory), directory]
     # as the suite's own run_tests.py does
@@ -162,6 +165,8 @@ def load(directory, allowed, tap):
             tap.result(False, f'{n} can be loaded')
             tap.diag(repr(ex))
             continue
+        if n == 'test_rdmacm.py' and netdev:
+            sys.modules['tests.base'].RDMATestCase.get_net_name = staticmethod(lambda _: netdev)
         tests += flatten(unittest.defaultTestLoader.loadTestsFromModule(module))
     return tests, left_out
 
@@ -170,6 +175,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument('--suite', required=True)
     p.add_argument('--skips', required=True)
+    p.add_argument('--netdev')
     p.add_argument('--limit', type=float, default=120)
     p.add_argument('--only', action='append')
     p.add_argument('rest', nargs='*')
@@ -178,7 +184,8 @@ def main():
     tap = Tap()
     allowed = read_list(args.skips)
     sys.argv[1:] = args.rest
-    tests, modules = load(os.path.abspath(args.suite), allowed, tap)
+    tests, modules = load(os.path.abspath(args.suite), allowed, tap,
+                          args.netdev)
 
     count = {'passed': 0, 'failed': 0, 'skipped': 0}
     slow = []
