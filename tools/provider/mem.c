@@ -152,7 +152,10 @@ static bool sroce_dm_holds(const struct sroce_dm *dm, uint64_t offset,
 	return offset <= dm->length && length <= dm->length - offset;
 }
 
-/* ibv_alloc_dm(3) promises words at word boundaries only, and programs test it. */
+/*
+ * No rule asks for it, but devices with such memory take whole words only, and
+ * rdma-core's suite has come to expect that of all.
+ */
 static bool sroce_dm_words(uint64_t offset, uint64_t length)
 {
 	return !((offset | length) % 4);
