@@ -42,6 +42,7 @@ enum send_kind {
 #define QPT(type)	BIT(IB_QPT_##type)
 #define QPT_RELIABLE	(QPT(RC) | QPT(XRC_INI))
 #define QPT_CONNECTED	(QPT_RELIABLE | QPT(UC))
+#define QPT_DATAGRAM	(QPT(UD) | QPT(GSI))
 
 /**
  * struct send_op - how an operation goes onto the wire
@@ -65,9 +66,8 @@ struct send_op {
 	u32 qpts;
 };
 
-#define STREAM(name, last, wc, qpts) {						\
-	WIRE_##name##_FIRST, WIRE_##name##_MIDDLE,				\
-	WIRE_##name##_LAST##last, WIRE_##name##_ONLY##last,			\
+#define STREAM(name, last, only, wc, qpts) {					\
+	WIRE_##name##_FIRST, WIRE_##name##_MIDDLE, WIRE_##last, WIRE_##only,	\
 	wc, SEND_STREAM, true, qpts,						\
 }
 #define SINGLE(op, wc, kind, inlined) { 0, 0, 0, op, wc, kind, inlined, QPT_RELIABLE }
@@ -76,13 +76,14 @@ struct send_op {
 /* By enum ib_uverbs_wr_opcode */
 static const struct send_op send_ops[] = {
 	[IB_UVERBS_WR_RDMA_WRITE] =
-		STREAM(WRITE, , IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
+		STREAM(WRITE, WRITE_LAST, WRITE_ONLY, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
 	[IB_UVERBS_WR_RDMA_WRITE_WITH_IMM] =
-		STREAM(WRITE, _IMM, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
+		STREAM(WRITE, WRITE_LAST_IMM, WRITE_ONLY_IMM, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
 	[IB_UVERBS_WR_SEND] =
-		STREAM(SEND, , IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT(UD) | QPT(RAW_PACKET)),
+		STREAM(SEND, SEND_LAST, SEND_ONLY, IB_UVERBS_WC_SEND,
+		       QPT_CONNECTED | QPT_DATAGRAM | QPT(RAW_PACKET)),
 	[IB_UVERBS_WR_SEND_WITH_IMM] =
-		STREAM(SEND, _IMM, IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT(UD)),
+		STREAM(SEND, SEND_LAST_IMM, SEND_ONLY_IMM, IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT_DATAGRAM),
 	[IB_UVERBS_WR_RDMA_READ] =
 		SINGLE(WIRE_READ_REQUEST, IB_UVERBS_WC_RDMA_READ, SEND_READ, false),
 	[IB_UVERBS_WR_ATOMIC_CMP_AND_SWP] =
@@ -92,7 +93,7 @@ static const struct send_op send_ops[] = {
 	[IB_UVERBS_WR_LOCAL_INV] = LOCAL(IB_UVERBS_WC_LOCAL_INV),
 	[IB_UVERBS_WR_BIND_MW] = LOCAL(IB_UVERBS_WC_BIND_MW),
 	[IB_UVERBS_WR_SEND_WITH_INV] =
-		STREAM(SEND, _INV, IB_UVERBS_WC_SEND, QPT_RELIABLE),
+		STREAM(SEND, SEND_LAST_INV, SEND_ONLY_INV, IB_UVERBS_WC_SEND, QPT_RELIABLE),
 	[SROCE_WR_FLUSH] = SINGLE(WIRE_FLUSH, SROCE_WC_FLUSH, SEND_FLUSH, false),
 	[SROCE_WR_ATOMIC_WRITE] =
 		SINGLE(WIRE_ATOMIC_WRITE, SROCE_WC_ATOMIC_WRITE, SEND_ATOMIC_WRITE, true),
@@ -168,7 +169,8 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 			sq->num_rd--;
 	}
 	sq->una += swqe->num_blocks;
-	WRITE_ONCE(sq->q.ring->cons, sq->una);
+	/* its blocks were copied before they may be used again */
+	smp_store_release(&sq->q.ring->cons, sq->una);
 	if (!tell)
 		return;
 
@@ -177,6 +179,7 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 		sroce_cq_notify(to_scq(qp->ibqp.send_cq));
 		break;
 	case SROCE_CQ_FULL:
+		sroce_send_mr_put(qp);
 		sroce_qp_error(qp);
 		break;
 	case SROCE_CQ_QUIET:
@@ -193,6 +196,7 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err)
 {
 	sroce_send_complete(qp, status, vendor_err);
+	sroce_send_mr_put(qp);
 	sroce_qp_send_error(qp);
 }
 
@@ -254,7 +258,7 @@ static enum ib_wc_status check_wqe(struct sroce_qp *qp, u32 index, u32 *length)
 	switch (op->kind) {
 	case SEND_STREAM:
 		/* a datagram is one packet */
-		if (qp->ibqp.qp_type == IB_QPT_UD && *length > qp->mtu)
+		if (qp->transport == WIRE_UD && *length > qp->mtu)
 			return IB_WC_LOC_LEN_ERR;
 		break;
 	case SEND_ATOMIC:
@@ -295,6 +299,7 @@ static void ring_broken(struct sroce_qp *qp)
 {
 	qp->sq.broken = true;
 	sroce_qp_event(qp, IB_EVENT_QP_FATAL);
+	sroce_send_mr_put(qp);
 	sroce_qp_error(qp);
 }
 
@@ -353,8 +358,12 @@ static void next_sge(struct sroce_sq *sq)
  * @qp: queue pair; the caller owns its send side
  * @lkey: the key
  *
- * Bottom halves are off. Return: the region, held until another is asked for
- * or sroce_send_mr_put(); or NULL.
+ * Bottom halves are off. Who has a region takes no lock under which others ask
+ * for one, of an address vector or a receive side: with the pages of an
+ * on-demand region about to change, they wait for it to be let go.
+ *
+ * Return: the region, held until another is asked for or sroce_send_mr_put();
+ * or NULL.
  */
 struct sroce_mr *sroce_send_mr(struct sroce_qp *qp, u32 lkey)
 {
@@ -380,6 +389,7 @@ void sroce_send_mr_put(struct sroce_qp *qp)
 
 enum send_result {
 	SENT,
+	SEND_LOST,		/* on its way to nowhere: on with the next */
 	SEND_STOP,		/* for a reason that somebody will end */
 	SEND_BACK,		/* the burst was refused: it is to be sent again */
 };
@@ -501,7 +511,10 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 		swqe = sq_wqe(sq, sq->nxt);
 		if (!swqe->sent || wire_psn_diff(psn, swqe->first_psn) < (s32)swqe->num_pkts)
 			break;
-		sq->flight += swqe_op(sq, sq->nxt)->kind == SEND_STREAM ? swqe->num_pkts : 1;
+		if (swqe_op(sq, sq->nxt)->kind == SEND_STREAM)
+			sq->flight += swqe->num_pkts;
+		else if (swqe->num_pkts)
+			sq->flight++;
 	}
 	if (sq->nxt == sq->fetched || !swqe->sent ||
 	    swqe_op(sq, sq->nxt)->kind != SEND_STREAM)
@@ -529,6 +542,19 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 	}
 }
 
+/* Held from one call to another, which is more than sparse can follow. */
+static void av_lock(struct sroce_av *av)
+{
+	spin_lock(&av->lock);
+	__release(&av->lock);
+}
+
+static void av_unlock(struct sroce_av *av)
+{
+	__acquire(&av->lock);
+	spin_unlock(&av->lock);
+}
+
 /*
  * What is collected leaves. What has been refused was never sent: its PSNs are
  * still to be used. Nobody acknowledges unreliable packets: they are done.
@@ -542,7 +568,7 @@ static enum send_result send_flush(struct send_turn *turn)
 		return SENT;
 	sroce_burst_seal(&turn->burst);
 	if (turn->av) {
-		spin_unlock(&turn->av->lock);
+		av_unlock(turn->av);
 		turn->started = false;
 	}
 	err = sroce_burst_send(&turn->burst);
@@ -578,7 +604,7 @@ static enum send_result send_no_route(struct sroce_qp *qp)
 	sq->sge = 0;
 	sq->sge_off = 0;
 	sroce_ack_advance(qp, sq->psn_nxt);
-	return SEND_STOP;
+	return SEND_LOST;
 }
 
 /* Get ready to send the next request: where to? */
@@ -590,7 +616,7 @@ static enum send_result send_start(struct send_turn *turn)
 	struct sroce_path *path = &sq->path;
 	enum send_result res;
 
-	if (qp->ibqp.qp_type == IB_QPT_UD) {
+	if (qp->transport == WIRE_UD) {
 		if (turn->started && turn->av->num == ah)
 			return SENT;
 		res = send_flush(turn);
@@ -604,7 +630,8 @@ static enum send_result send_start(struct send_turn *turn)
 			turn->av = sroce_av_get(qp->ibqp.pd, ah);
 		if (!turn->av)
 			return send_wrong(sq_wqe(sq, sq->nxt), IB_WC_LOC_QP_OP_ERR);
-		spin_lock(&turn->av->lock);
+		sroce_send_mr_put(qp);
+		av_lock(turn->av);
 		path = &turn->av->path;
 	} else if (turn->started) {
 		return SENT;
@@ -612,7 +639,7 @@ static enum send_result send_start(struct send_turn *turn)
 
 	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(&turn->burst, qp->num, path)) {
 		if (turn->av)
-			spin_unlock(&turn->av->lock);
+			av_unlock(turn->av);
 		return send_no_route(qp);
 	}
 	turn->started = true;
@@ -648,7 +675,8 @@ static void put_headers(const struct sroce_qp *qp, u16 flags, u32 off, u8 *p)
 		/* the top bit stands for the queue pair's own Q_Key, 10.2.5 */
 		wire_put32(p, wqe->remote_qkey >> 31 ? qp->attr.qkey : wqe->remote_qkey);
 		p[4] = 0;
-		wire_put24(p + 5, qp->num->qpn);
+		/* not its number in our table: a GSI queue pair is 1 to others */
+		wire_put24(p + 5, qp->ibqp.qp_num);
 		p += WIRE_DETH_LEN;
 	}
 	if (flags & WIRE_FETH) {
@@ -744,7 +772,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	}
 
 	wire_bth_put(p, opcode, last && wqe->flags & SROCE_WQE_SOLICITED, pad, SROCE_PKEY,
-		     qp->ibqp.qp_type == IB_QPT_UD ? wqe->remote_qpn : qp->dqpn,
+		     qp->transport == WIRE_UD ? wqe->remote_qpn : qp->dqpn,
 		     ask && reliable(qp), sq->psn_nxt);
 	put_headers(qp, row->flags, off, p + WIRE_BTH_LEN);
 	p += row->hdr_len;
@@ -771,11 +799,22 @@ static enum send_result send_local(struct send_turn *turn)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
+	enum send_result res;
 	int err;
 
+	if (swqe->sent) {
+		/* what is before it is being sent again */
+		sq->nxt += swqe->num_blocks;
+		return SENT;
+	}
 	/* what was sent before, and may have to be again, uses the key */
-	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && sq->nxt != sq->una)
-		return SEND_STOP;
+	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && sq->nxt != sq->una) {
+		res = send_flush(turn);
+		if (res != SENT)
+			return res;
+		if (sq->nxt != sq->una)
+			return SEND_STOP;
+	}
 
 	sroce_send_mr_put(qp);
 	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV)
@@ -897,7 +936,7 @@ static void send_packets(struct send_turn *turn)
 
 	if (sq->rnr_wait || sq->backoff != KTIME_MAX)
 		return;
-	while (turn->budget && res == SENT && window_open(qp) && send_ready(turn)) {
+	while (turn->budget && res <= SEND_LOST && window_open(qp) && send_ready(turn)) {
 		turn->budget--;
 		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
 			res = send_local(turn);
@@ -929,6 +968,9 @@ static void send_flush_all(struct send_turn *turn)
 		sroce_send_complete(qp, IB_WC_WR_FLUSH_ERR, 0);
 	}
 	sq->nxt = sq->una;
+	/* the next after SQE starts at its own list's start */
+	sq->sge = 0;
+	sq->sge_off = 0;
 	turn->idle = turn->budget != 0;
 }
 
@@ -1063,7 +1105,7 @@ void sroce_send_run(struct sroce_qp *qp)
  */
 void sroce_send_task(struct tasklet_struct *task)
 {
-	sroce_send_run(container_of(task, struct sroce_qp, sq.task));
+	sroce_qp_kick(container_of(task, struct sroce_qp, sq.task));
 }
 
 /**
