@@ -119,7 +119,10 @@ void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce
 	if (!sroce_qpn_use(fault->qp->num))
 		return;
 	fault->active = true;
-	fault->srq = srq ? sroce_srq_get(qp_dev(fault->qp), srq->srqn) : NULL;
+	/* it may be on its way out, and not found by its number any more */
+	if (srq)
+		refcount_inc(&srq->num->users);
+	fault->srq = srq;
 	fault->pd = pd;
 	fault->lkey = lkey;
 	fault->addr = addr;
