@@ -132,6 +132,27 @@ void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce
 }
 
 /**
+ * sroce_fault_refused - was it this that could not be paged in?
+ * @fault: not active
+ * @lkey: region
+ * @addr: in terms of its iova
+ * @write: it is to be written
+ *
+ * Both directions of a send side share a fault, and packets that are sent again
+ * come before the one that failed: an outcome is of its own address alone. Told
+ * once. The side's lock is held.
+ *
+ * Return: whether it was.
+ */
+bool sroce_fault_refused(struct sroce_fault *fault, u32 lkey, u64 addr, bool write)
+{
+	if (!fault->err || fault->lkey != lkey || fault->addr != addr || fault->write != write)
+		return false;
+	fault->err = 0;
+	return true;
+}
+
+/**
  * sroce_late_init - make the queue of the work that sleeps
  *
  * Return: 0 or an errno.

@@ -121,8 +121,11 @@ static enum recv_result recv_fault(struct sroce_qp *qp, u64 addr, u64 len,
 {
 	struct sroce_rq *rq = &qp->rq;
 
-	if (rq->fault.err)
+	/* of one packet alone: an unreliable queue pair goes on with the next */
+	if (rq->fault.err) {
+		rq->fault.err = 0;
 		return refused;
+	}
 	sroce_fault_start(&rq->fault, recv_pd(qp), rq->srq, rq->mr->key, addr, len, true);
 	return RECV_LATER;
 }

@@ -403,11 +403,9 @@ static enum send_result send_wrong(struct sroce_swqe *swqe, enum ib_wc_status st
 static enum send_result send_fault(struct sroce_qp *qp, struct sroce_swqe *swqe,
 				   const struct sroce_sge *sge, u32 off)
 {
-	struct sroce_fault *fault = &qp->sq.fault;
-
-	if (fault->err)
+	if (sroce_fault_refused(&qp->sq.fault, sge->lkey, sge->addr + off, false))
 		return send_wrong(swqe, IB_WC_LOC_PROT_ERR);
-	sroce_fault_start(fault, qp->ibqp.pd, NULL, sge->lkey, sge->addr + off,
+	sroce_fault_start(&qp->sq.fault, qp->ibqp.pd, NULL, sge->lkey, sge->addr + off,
 			  sge->length - off, false);
 	return SEND_STOP;
 }
@@ -444,7 +442,6 @@ static enum send_result copy_sges(struct sroce_qp *qp, u8 *to, u32 len)
 	/* only now: a packet that was given up starts where it started */
 	sq->sge = i;
 	sq->sge_off = off;
-	sq->fault.err = 0;
 	return SENT;
 }
 
@@ -998,9 +995,9 @@ static void fault_run(struct sroce_qp *qp)
 	if (!test_and_clear_bit(SROCE_SQ_FAULT, &sq->flags))
 		return;
 	sq->fault.active = false;
-	/* responses that had no place to go were dropped: ask again */
-	if (sq->fault.write && sq->una != sq->fetched)
+	if (sq->missed && sq->una != sq->fetched)
 		sroce_send_seek(qp, sq->psn_una);
+	sq->missed = false;
 }
 
 /**

@@ -584,6 +584,7 @@ enum sroce_sq_flag {
  * @rsp_off: bytes into it
  * @mr: the last region used in this turn, held
  * @fault: of memory to be sent from or read into
+ * @missed: responses were dropped for @fault: they have to be asked for again
  * @path: to the peer
  * @late_lock: guards what is late
  * @num_late: packets left for the owner
@@ -625,6 +626,7 @@ struct sroce_sq {
 	u32 rsp_off;
 	struct sroce_mr *mr;
 	struct sroce_fault fault;
+	bool missed;
 	struct sroce_path path;
 
 	spinlock_t late_lock;
@@ -1310,6 +1312,7 @@ void sroce_fault_init(struct sroce_fault *fault, struct sroce_qp *qp,
 		      void (*done)(struct sroce_qp *qp, int err));
 void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce_srq *srq,
 		       u32 lkey, u64 addr, u64 len, bool write);
+bool sroce_fault_refused(struct sroce_fault *fault, u32 lkey, u64 addr, bool write);
 
 /* retry.c */
 enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer);
