@@ -857,6 +857,15 @@ static enum send_result send_frame(struct send_turn *turn)
 	return SENT;
 }
 
+/* Responses to READs take PSNs: old and new are told apart within half of all, 9.7.2 */
+static bool psns_free(const struct sroce_qp *qp)
+{
+	const struct sroce_sq *sq = &qp->sq;
+	u32 begun = wire_psn_diff(sq->psn_nxt, sq->psn_una);
+
+	return !reliable(qp) || begun + sq_wqe(sq, sq->nxt)->num_pkts < WIRE_PSN_WINDOW;
+}
+
 /* May the request begin now? 10.8.3 for the fence, 9.7.3.1 for the resources */
 static bool may_begin(struct sroce_qp *qp)
 {
@@ -866,6 +875,8 @@ static bool may_begin(struct sroce_qp *qp)
 	if (READ_ONCE(qp->state) == IB_QPS_SQD)
 		return false;
 	if (sq_copy(sq, sq->nxt)->flags & SROCE_WQE_FENCE && sq->num_rd)
+		return false;
+	if (!psns_free(qp))
 		return false;
 	return !takes_resource(swqe_op(sq, sq->nxt)) || sq->num_rd < qp->attr.max_rd_atomic;
 }
