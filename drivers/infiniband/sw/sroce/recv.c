@@ -626,14 +626,20 @@ static void recv_write(struct sroce_qp *qp, const struct sroce_rx *rx)
 	}
 }
 
-/* Is there a responder resource for one more? 9.7.4.1.4 */
+/*
+ * Is there a responder resource for one more? 9.7.4.1.4. An answer that is
+ * being given again takes none: its request may have been sent again while the
+ * first answer was under way, and be done with by now.
+ */
 static bool resource_free(struct sroce_qp *qp)
 {
 	const struct sroce_rq *rq = &qp->rq;
+	const struct sroce_res *res;
 
 	if (!rq->max_res)
 		return false;
-	return rq->num_res < rq->max_res || !rq->res[rq->num_res % rq->max_res].todo;
+	res = &rq->res[rq->num_res % rq->max_res];
+	return rq->num_res < rq->max_res || !res->todo || res->given;
 }
 
 /* A request that is answered with data is done, but for its answer. */

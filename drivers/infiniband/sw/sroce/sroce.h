@@ -646,6 +646,7 @@ enum sroce_recv_op {
  * given again: a responder resource (IBTA Vol.1 9.7.4.1.4 and 9.7.5.1.2)
  * @class: enum wire_class of the request
  * @todo: a response is owed
+ * @given: the whole response has been given before
  * @psn: of its first packet
  * @num_pkts: of the whole response
  * @start: packet that this giving of it started with
@@ -660,6 +661,7 @@ enum sroce_recv_op {
 struct sroce_res {
 	u8 class;
 	bool todo;
+	bool given;
 	u32 psn;
 	u32 num_pkts;
 	u32 start;
@@ -718,7 +720,8 @@ enum sroce_resp_flag {
  * @task: gives responses where the caller of their reason must not
  * @res: responder resources, a ring
  * @max_res: of so many
- * @num_res: resources ever taken: the next is this modulo @max_res
+ * @num_res: resources taken, up to a multiple of @max_res: the next is this
+ *	modulo @max_res
  * @num_todo: responses owed
  * @resp_fault: of memory that a READ's response comes from
  */
