@@ -581,12 +581,15 @@ static void set_path(struct sroce_path *to, const struct sroce_path *path)
 
 /* From the attributes to what the two sides use. Both are locked. */
 static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask,
-		       const struct sroce_path *path)
+		       const struct sroce_path *path, enum ib_mtu port_mtu)
 {
 	struct sroce_sq *sq = &qp->sq;
 
 	if (mask & IB_QP_PATH_MTU)
 		qp->mtu = ib_mtu_enum_to_int(attr->path_mtu);
+	else if (qp->transport == WIRE_UD && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RTR)
+		/* a datagram has no path MTU of its own: the port's it is */
+		qp->mtu = ib_mtu_enum_to_int(port_mtu);
 	if (mask & IB_QP_DEST_QPN)
 		qp->dqpn = attr->dest_qp_num;
 	if (mask & IB_QP_AV) {
@@ -645,13 +648,6 @@ static void enter_reset(struct sroce_qp *qp)
 	qp->attr = (struct ib_qp_attr) { .cap = qp->attr.cap };
 }
 
-/* A datagram has no path MTU of its own: the port's it is. */
-static void enter_rtr(struct sroce_qp *qp)
-{
-	if (qp->transport == WIRE_UD)
-		qp->mtu = ib_mtu_enum_to_int(sroce_port_mtu(qp->ibqp.device));
-}
-
 static void enter_rts(struct sroce_qp *qp)
 {
 	/* the first post has to find somebody awake */
@@ -682,7 +678,6 @@ static void enter_sqd(struct sroce_qp *qp)
  */
 static void (*const enter_state[])(struct sroce_qp *qp) = {
 	[IB_QPS_RESET] = enter_reset,
-	[IB_QPS_RTR] = enter_rtr,
 	[IB_QPS_RTS] = enter_rts,
 	[IB_QPS_SQD] = enter_sqd,
 	[IB_QPS_ERR] = enter_err,
@@ -716,6 +711,7 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
 	struct sroce_res *res = NULL;
 	struct sroce_path path;
+	enum ib_mtu port_mtu;
 	int err;
 
 	if (mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur)
@@ -738,11 +734,13 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 			return -ENOMEM;
 	}
 
+	/* takes a lock of the core's, which is not for under ours */
+	port_mtu = sroce_port_mtu(qp->ibqp.device);
 	claim_both(qp);
 	/* the data path may have moved it to ERR meanwhile */
 	if (qp->state == cur) {
 		keep_attr(qp, attr, mask);
-		apply_attr(qp, attr, mask, &path);
+		apply_attr(qp, attr, mask, &path, port_mtu);
 		if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
 			res = set_resources(qp, res, attr->max_dest_rd_atomic);
 		if (mask & IB_QP_STATE)
