@@ -837,6 +837,8 @@ static enum send_result send_frame(struct send_turn *turn)
 			return res;
 		}
 		swqe->sent = true;
+		/* queue pairs of this host may get it at once, with regions of their own */
+		sroce_send_mr_put(qp);
 		err = sroce_raw_xmit(qp, skb, again);
 	}
 
