@@ -553,6 +553,8 @@ static enum send_result send_flush(struct send_turn *turn)
 		spin_unlock(&turn->av->lock);
 		turn->started = false;
 	}
+	/* tc may have the stack take it in again right here, for another queue pair */
+	sroce_send_mr_put(qp);
 	err = sroce_burst_send(&turn->burst);
 	if (err == -ENOBUFS) {
 		sroce_qp_count(qp, TX_DROPPED);
