@@ -110,9 +110,10 @@ static int cq_stamps(const struct ib_cq_init_attr *attr, struct ib_udata *udata,
 	struct sroce_create_cq req = {};
 	int err;
 
-	if (attr->flags & ~IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
+	/* in the kernel, nobody could read them */
+	if (attr->flags & ~IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION || (attr->flags && !udata))
 		return -EOPNOTSUPP;
-	if (udata->inlen) {
+	if (udata && udata->inlen) {
 		if (udata->inlen < sizeof(req))
 			return -EINVAL;
 		err = ib_copy_from_udata(&req, udata, sizeof(req));
@@ -135,7 +136,8 @@ static int cq_stamps(const struct ib_cq_init_attr *attr, struct ib_udata *udata,
  * sroce_create_cq - ib_device_ops: make a completion queue
  * @ibcq: the queue
  * @attr: what is asked for
- * @attrs: struct sroce_create_cq, or nothing; struct sroce_create_cq_resp
+ * @attrs: struct sroce_create_cq, or nothing; struct sroce_create_cq_resp.
+ *	NULL for a kernel consumer
  *
  * Return: 0 or an errno.
  */
@@ -148,26 +150,28 @@ int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	struct sroce_create_cq_resp resp = {};
 	int err;
 
-	if (!udata)
-		return -EOPNOTSUPP;
 	err = cq_stamps(attr, udata, &cq->stamps);
 	if (err)
 		return err;
-	if (!attr->cqe || attr->cqe > SROCE_MAX_CQE || udata->outlen < sizeof(resp))
+	if (!attr->cqe || attr->cqe > SROCE_MAX_CQE ||
+	    (udata && udata->outlen < sizeof(resp)))
 		return -EINVAL;
 	if (!sroce_take(&sdev->num_cq, SROCE_MAX_CQ))
 		return -ENOMEM;
 
 	spin_lock_init(&cq->lock);
+	spin_lock_init(&cq->poll_lock);
 	hrtimer_setup(&cq->mod_timer, cq_mod_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	cq->ibuc = sroce_udata_context(udata);
 	err = sroce_queue_alloc(cq->ibuc, &cq->q, roundup_pow_of_two(attr->cqe),
 				sizeof(struct sroce_cqe), &resp.cq);
 	if (err)
 		goto err_count;
-	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
-	if (err)
-		goto err_queue;
+	if (udata) {
+		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+		if (err)
+			goto err_queue;
+	}
 	ibcq->cqe = cq->q.mask + 1;
 	return 0;
 
@@ -214,6 +218,8 @@ int sroce_resize_cq(struct ib_cq *ibcq, SROCE_RESIZE_CQ_CQE cqe, struct ib_udata
 	struct sroce_queue q;
 	int err;
 
+	if (!udata)
+		return -EOPNOTSUPP;
 	if (!cqe || (u32)cqe > SROCE_MAX_CQE || !sroce_udata_clear(udata) ||
 	    udata->outlen < sizeof(resp))
 		return -EINVAL;

@@ -4,6 +4,7 @@
 #include <linux/utsname.h>
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>
+#include <rdma/ib_mad.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "sroce.h"
@@ -63,8 +64,9 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 	attr->device_cap_flags |= IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_PORT_ACTIVE_EVENT |
 				  IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_CURR_QP_STATE_MOD |
 				  IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC |
-				  IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B;
-	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+				  IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B |
+				  SROCE_CAP_A19;
+	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_LOCAL_DMA_LKEY;
 	attr->max_qp_rd_atom = SROCE_MAX_RD_ATOMIC;
 	attr->max_qp_init_rd_atom = SROCE_MAX_RD_ATOMIC;
 	attr->max_res_rd_atom = SROCE_MAX_QP * SROCE_MAX_RD_ATOMIC;
@@ -172,8 +174,8 @@ static int sroce_get_port_immutable(struct ib_device *ibdev, u32 port,
 	struct ib_port_attr attr = {};
 	int err;
 
-	/* management datagrams need QP1, which this device does not have yet */
-	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP;
+	immutable->core_cap_flags = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+	immutable->max_mad_size = IB_MGMT_MAD_SIZE;
 	err = ib_query_port(ibdev, port, &attr);
 	if (err)
 		return err;
@@ -275,8 +277,10 @@ const struct ib_device_ops sroce_dev_ops = {
 	.detach_mcast = sroce_detach_mcast,
 	.disassociate_ucontext = sroce_disassociate_ucontext,
 	.fill_res_cq_entry = sroce_fill_res_cq,
+	.fill_res_mr_entry = sroce_fill_res_mr,
 	.fill_res_qp_entry = sroce_fill_res_qp,
 	.get_dev_fw_str = sroce_get_dev_fw_str,
+	.get_dma_mr = sroce_get_dma_mr,
 	.get_hw_stats = sroce_get_hw_stats,
 	.get_link_layer = sroce_get_link_layer,
 	.get_port_immutable = sroce_get_port_immutable,
@@ -286,15 +290,21 @@ const struct ib_device_ops sroce_dev_ops = {
 	.modify_qp = sroce_modify_qp,
 	.modify_srq = sroce_modify_srq,
 	.modify_wq = sroce_modify_wq,
+	.poll_cq = sroce_poll_cq,
+	.post_recv = sroce_post_recv,
+	.post_send = sroce_post_send,
+	.post_srq_recv = sroce_post_srq_recv,
 	.query_ah = sroce_query_ah,
 	.query_device = sroce_query_device,
 	.query_pkey = sroce_query_pkey,
 	.query_port = sroce_query_port,
 	.query_qp = sroce_query_qp,
 	.query_srq = sroce_query_srq,
+	.query_ucontext = sroce_query_ucontext,
 	.reg_dm_mr = sroce_reg_dm_mr,
 	.reg_user_mr = sroce_reg_user_mr,
 	.reg_user_mr_dmabuf = sroce_reg_user_mr_dmabuf,
+	.req_notify_cq = sroce_req_notify_cq,
 	.rereg_user_mr = sroce_rereg_user_mr,
 	.SROCE_RESIZE_CQ_OP = sroce_resize_cq,
 

@@ -63,6 +63,7 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 
 	sdev->ibdev.node_type = RDMA_NODE_IB_CA;
 	sdev->ibdev.phys_port_cnt = 1;
+	sdev->ibdev.local_dma_lkey = SROCE_LOCAL_DMA_LKEY;
 	sdev->ibdev.num_comp_vectors = num_possible_cpus();
 	sdev->ibdev.uverbs_cmd_mask |= BIT_ULL(SROCE_CMD_DOORBELL);
 	sdev->ibdev.driver_def = sroce_uapi_defs;
@@ -200,7 +201,8 @@ static struct notifier_block sroce_netdev_nb = {
  * A client of our own devices, to hear of their end before ib_uverbs does: it
  * came before us and so goes after us. While programs still have their rings,
  * everything they posted is flushed, so that those that poll see their
- * device go, however it goes.
+ * device go, however it goes. Clients that came after us, which most of the
+ * kernel's own may be, have been told before; the others are told after.
  */
 static int client_add(struct ib_device *ibdev)
 {

@@ -27,16 +27,23 @@ static u8 null_sink[PAGE_SIZE] __aligned(PAGE_SIZE);
  */
 void sroce_keys_init(struct sroce_dev *sdev)
 {
-	struct sroce_mr *mr = &sdev->null_mr;
+	struct sroce_mr *null = &sdev->null_mr;
+	struct sroce_mr *dma = &sdev->dma_mr;
 
 	xa_init_flags(&sdev->keys, XA_FLAGS_ALLOC1);
 	sdev->key_next = get_random_u32_below(KEY_INDEX_MAX) + 1;
 
-	refcount_set(&mr->ref, 1);
-	mr->kind = SROCE_MR_NULL;
-	mr->key = SROCE_NULL_LKEY;
-	mr->access = IB_ACCESS_LOCAL_WRITE;
-	mr->length = U64_MAX;
+	refcount_set(&null->ref, 1);
+	null->kind = SROCE_MR_NULL;
+	null->key = SROCE_NULL_LKEY;
+	null->access = IB_ACCESS_LOCAL_WRITE;
+	null->length = U64_MAX;
+
+	refcount_set(&dma->ref, 1);
+	dma->kind = SROCE_MR_DMA;
+	dma->key = SROCE_LOCAL_DMA_LKEY;
+	dma->access = IB_ACCESS_LOCAL_WRITE;
+	dma->length = U64_MAX;
 }
 
 /**
@@ -349,6 +356,22 @@ struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 i
 	return ibmr;
 }
 
+/**
+ * sroce_get_dma_mr - ib_device_ops: a region of all the kernel's memory
+ * @ibpd: protection domain of a kernel consumer
+ * @access: IB_ACCESS_*
+ *
+ * Return: the region or an error pointer.
+ */
+struct ib_mr *sroce_get_dma_mr(struct ib_pd *ibpd, int access)
+{
+	const struct sroce_mem mem = {};
+
+	if (access & ~SROCE_ACCESS_SUPPORTED)
+		return ERR_PTR(-EOPNOTSUPP);
+	return sroce_mr_create(ibpd, &mem, 0, U64_MAX, access);
+}
+
 /*
  * The data path finds the old region or the new one. What can fail does so
  * before anything is changed.
@@ -478,6 +501,11 @@ struct sroce_mr *sroce_mr_get(struct ib_pd *pd, u32 lkey)
 		refcount_inc(&sdev->null_mr.ref);
 		return &sdev->null_mr;
 	}
+	/* all of the kernel's memory: for the kernel's own domains alone */
+	if (lkey == SROCE_LOCAL_DMA_LKEY && rdma_is_kernel_res(&pd->res)) {
+		refcount_inc(&sdev->dma_mr.ref);
+		return &sdev->dma_mr;
+	}
 
 	mr = sroce_key_get(sdev, lkey);
 	if (!mr)
@@ -581,6 +609,9 @@ void *sroce_mr_span(struct sroce_mr *mr, u64 addr, u32 *len, bool write)
 		return sroce_odp_span(mr->mem.odp, mr->mem.start + (addr - mr->iova), len, write);
 	if (mr->kind == SROCE_MR_NULL)
 		return null_span(addr, len, write);
+	/* the kernel's memory is where its address says: ib_uses_virt_dma() */
+	if (!mr->mem.block)
+		return (void *)(uintptr_t)addr;
 
 	*len = min_t(u64, *len, size - in_block);
 	return (void *)(mr->mem.block[off >> mr->mem.block_shift] + in_block);

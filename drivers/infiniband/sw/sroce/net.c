@@ -503,26 +503,83 @@ static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet)
 		rx_request(rx, packet);
 }
 
+/* The address that a packet was sent to. */
+static union ib_gid rx_dgid(const struct rx_burst *rx)
+{
+	union ib_gid gid = {};
+
+	if (rx->ipv6)
+		memcpy(&gid, &((const struct ipv6hdr *)rx->ip)->daddr, sizeof(gid));
+	else
+		ipv6_addr_set_v4mapped(((const struct iphdr *)rx->ip)->daddr,
+				       (struct in6_addr *)&gid);
+	return gid;
+}
+
 /* A datagram for all members of its group, each in its turn (10.5.2.3). */
 static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 {
+	const union ib_gid mgid = rx_dgid(rx);
 	const struct sroce_mcast *group;
 	struct sroce_dev *sdev;
-	union ib_gid mgid = {};
 	u32 i;
 
-	if (packet->ipv6)
-		memcpy(&mgid, &((const struct ipv6hdr *)rx->ip)->daddr, sizeof(mgid));
-	else
-		ipv6_addr_set_v4mapped(((const struct iphdr *)rx->ip)->daddr,
-				       (struct in6_addr *)&mgid);
 	list_for_each_entry_rcu(sdev, &rx->snet->devs, net_entry) {
+		/* two links of one network get one copy each */
+		if (sdev->ifindex != rx->skb->dev->ifindex)
+			continue;
 		group = sroce_mcast_find(sdev, &mgid);
 		for (i = 0; group && i < group->num; i++) {
 			packet->pkt.qpn = group->qpn[i];
 			rx_packet(rx, packet);
 		}
 	}
+}
+
+/* Has the link this address? That of the netdev goes before others alike. */
+static const struct ib_gid_attr *rx_gid(const struct rx_burst *rx, struct sroce_dev *sdev,
+					const union ib_gid *gid)
+{
+	const struct ib_gid_attr *attr;
+
+	attr = rdma_find_gid_by_port(&sdev->ibdev, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1,
+				     rx->skb->dev);
+	if (IS_ERR(attr))
+		attr = rdma_find_gid_by_port(&sdev->ibdev, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1,
+					     NULL);
+	return attr;
+}
+
+/*
+ * A management datagram is for the link that has the address, and if several
+ * have, as a VLAN's and that of the netdev below it, for that of the netdev
+ * that it came by. The connection manager has to know the VLAN of the address.
+ */
+static void rx_management(struct rx_burst *rx, struct sroce_rx *packet)
+{
+	const union ib_gid dgid = rx_dgid(rx);
+	const struct ib_gid_attr *attr;
+	struct sroce_dev *sdev;
+
+	packet->pkt.qpn = 0;
+	list_for_each_entry_rcu(sdev, &rx->snet->devs, net_entry) {
+		const bool own = sdev->ifindex == rx->skb->dev->ifindex;
+		/* with it, the link has a GID table; without, it may have none yet */
+		const u32 qpn = READ_ONCE(sdev->gsi_qpn);
+
+		if (!qpn || (packet->pkt.qpn && !own))
+			continue;
+		attr = rx_gid(rx, sdev, &dgid);
+		if (IS_ERR(attr))
+			continue;
+		packet->pkt.qpn = qpn;
+		if (rdma_read_gid_l2_fields(attr, &packet->vlan, NULL))
+			packet->vlan = SROCE_NO_VLAN;
+		rdma_put_gid_attr(attr);
+		if (own)
+			break;
+	}
+	rx_packet(rx, packet);
 }
 
 static void rx_segment(struct rx_burst *rx, u32 len)
@@ -539,10 +596,13 @@ static void rx_segment(struct rx_burst *rx, u32 len)
 	} else {
 		packet.skb = rx->skb;
 		packet.ipv6 = rx->ipv6;
+		packet.vlan = SROCE_NO_VLAN;
 		packet.payload = rx->pos;
 		sroce_rx_copy(&packet.payload, NULL, packet.pkt.op->hdr_len);
 		if (packet.pkt.qpn == WIRE_QPN_MULTICAST)
 			rx_multicast(rx, &packet);
+		else if (packet.pkt.qpn == WIRE_QPN_GSI)
+			rx_management(rx, &packet);
 		else
 			rx_packet(rx, &packet);
 	}

@@ -141,6 +141,14 @@ static struct sroce_qpn *qpn_alloc(struct sroce_qp *qp)
 	return num;
 }
 
+/* Nobody finds it any more, and who has found it is done. May sleep. */
+static void qpn_retire(struct sroce_qpn *num)
+{
+	xa_erase(&sroce_qps, num->qpn);
+	sroce_qpn_unuse(num);
+	wait_for_completion(&num->idle);
+}
+
 /* Errors and events */
 
 /**
@@ -226,6 +234,23 @@ void sroce_qp_send_error(struct sroce_qp *qp)
 }
 
 /**
+ * sroce_qp_kick - see to what has been posted
+ * @qp: queue pair
+ *
+ * As sroce_send_run(), and in ERR the receive queue is flushed as well.
+ */
+void sroce_qp_kick(struct sroce_qp *qp)
+{
+	sroce_send_run(qp);
+	if (READ_ONCE(qp->state) != IB_QPS_ERR)
+		return;
+	spin_lock_bh(&qp->rq.lock);
+	if (qp->state == IB_QPS_ERR)
+		sroce_recv_flush(qp);
+	sroce_qp_unlock(qp);
+}
+
+/**
  * sroce_qp_doorbell - a program has posted and says so
  * @qp: queue pair
  *
@@ -235,13 +260,7 @@ void sroce_qp_doorbell(struct sroce_qp *qp)
 {
 	sroce_qp_count(qp, DOORBELLS);
 	trace_sroce_doorbell(qp);
-	sroce_send_run(qp);
-	if (READ_ONCE(qp->state) != IB_QPS_ERR)
-		return;
-	spin_lock_bh(&qp->rq.lock);
-	if (qp->state == IB_QPS_ERR)
-		sroce_recv_flush(qp);
-	sroce_qp_unlock(qp);
+	sroce_qp_kick(qp);
 }
 
 /* All that the data path uses is the caller's, to change it. May sleep. */
@@ -274,6 +293,16 @@ static void qp_fatal(struct sroce_qp *qp)
 	sroce_send_run(qp);
 }
 
+/*
+ * Kernel consumers are told of the link's end, and end their queue pairs in an
+ * order of their own, in which the connection manager still says goodbye to
+ * peers; but when the netdev goes, nothing can be sent, and all has to end.
+ */
+static bool qp_ends(const struct sroce_qp *qp)
+{
+	return qp->ibuc || READ_ONCE(qp_dev(qp)->gone);
+}
+
 /**
  * sroce_qp_fatal_all - a link goes: end all that its queue pairs have posted
  * @sdev: the link
@@ -290,7 +319,7 @@ void sroce_qp_fatal_all(struct sroce_dev *sdev)
 		if (!sroce_qpn_use(num))
 			continue;
 		rcu_read_unlock();
-		if (qp_dev(num->qp) == sdev)
+		if (qp_dev(num->qp) == sdev && qp_ends(num->qp))
 			qp_fatal(num->qp);
 		rcu_read_lock();
 		sroce_qpn_unuse(num);
@@ -393,28 +422,35 @@ static void rq_destroy(struct sroce_qp *qp)
  * @transport: enum wire_transport of its packets
  * @sends: it has a send queue
  * @receives: it has a receive queue, of its own or shared
+ * @program: programs may have it
+ * @kernel: kernel consumers may have it
  */
 struct qp_type {
 	u8 transport;
 	bool sends;
 	bool receives;
+	bool program;
+	bool kernel;
 };
 
 /* By enum ib_qp_type */
 static const struct qp_type qp_types[] = {
-	[IB_QPT_RC] = { WIRE_RC, true, true },
-	[IB_QPT_UC] = { WIRE_UC, true, true },
-	[IB_QPT_UD] = { WIRE_UD, true, true },
-	[IB_QPT_XRC_INI] = { WIRE_XRC, true, false },
-	[IB_QPT_XRC_TGT] = { WIRE_XRC, false, true },
+	[IB_QPT_GSI] = { WIRE_UD, true, true, .kernel = true },
+	[IB_QPT_RC] = { WIRE_RC, true, true, .program = true, .kernel = true },
+	[IB_QPT_UC] = { WIRE_UC, true, true, .program = true, .kernel = true },
+	[IB_QPT_UD] = { WIRE_UD, true, true, .program = true, .kernel = true },
+	/* a work request of the kernel has no place for a number of theirs */
+	[IB_QPT_XRC_INI] = { WIRE_XRC, true, false, .program = true },
+	/* a program's, but the core asks for it in its own name */
+	[IB_QPT_XRC_TGT] = { WIRE_XRC, false, true, .kernel = true },
 	/* without a path, none of our packets are its */
-	[IB_QPT_RAW_PACKET] = { WIRE_RC, true, true },
+	[IB_QPT_RAW_PACKET] = { WIRE_RC, true, true, .program = true },
 };
 
-static bool has_type(enum ib_qp_type type)
+static bool has_type(enum ib_qp_type type, bool program)
 {
 	return type < ARRAY_SIZE(qp_types) &&
-	       (qp_types[type].sends || qp_types[type].receives);
+	       (program ? qp_types[type].program : qp_types[type].kernel);
 }
 
 /* What every type has, so that nobody has to ask for the type. */
@@ -426,6 +462,7 @@ static void sides_init(struct sroce_qp *qp)
 	/* before there is a path, requests are flushed, and counted in packets */
 	qp->mtu = ib_mtu_enum_to_int(IB_MTU_256);
 	mutex_init(&qp->mutex);
+	spin_lock_init(&sq->post_lock);
 	spin_lock_init(&sq->late_lock);
 	INIT_LIST_HEAD(&sq->late);
 	sroce_fault_init(&sq->fault, qp, sroce_send_fault_done);
@@ -433,33 +470,52 @@ static void sides_init(struct sroce_qp *qp)
 	hrtimer_setup(&sq->timer, sroce_retry_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 
 	spin_lock_init(&rq->lock);
+	spin_lock_init(&rq->post_lock);
 	INIT_LIST_HEAD(&rq->late);
 	sroce_fault_init(&rq->fault, qp, sroce_recv_fault_done);
 	sroce_fault_init(&rq->resp_fault, qp, sroce_resp_fault_done);
 	tasklet_setup(&rq->task, sroce_resp_task);
 }
 
+/*
+ * Every link has a QP1, so in the table of all links each has a number of its
+ * own; a packet's address says which is meant (net.c).
+ */
+static int gsi_register(struct sroce_qp *qp)
+{
+	if (qp->ibqp.qp_type != IB_QPT_GSI)
+		return 0;
+	if (cmpxchg(&qp_dev(qp)->gsi_qpn, 0, qp->num->qpn))
+		return -EBUSY;
+	qp->ibqp.qp_num = WIRE_QPN_GSI;
+	return 0;
+}
+
+static void gsi_unregister(struct sroce_qp *qp)
+{
+	if (qp->ibqp.qp_type == IB_QPT_GSI)
+		WRITE_ONCE(qp_dev(qp)->gsi_qpn, 0);
+}
+
 /**
  * sroce_create_qp - ib_device_ops: make a queue pair
  * @ibqp: the queue pair
  * @init: what is asked for; its capabilities are updated to what there is
- * @udata: struct sroce_create_qp_resp
+ * @udata: struct sroce_create_qp_resp; NULL for a kernel consumer
  *
  * Return: 0 or an errno.
  */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
-	/* a target belongs to its domain, and to no process: it has no rings */
-	const bool target = init->qp_type == IB_QPT_XRC_TGT;
 	const bool raw = init->qp_type == IB_QPT_RAW_PACKET;
 	struct sroce_dev *sdev = to_sdev(ibqp->device);
 	struct sroce_create_qp_resp resp = {};
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	if (!has_type(init->qp_type) || (init->create_flags && !raw) || (!udata && !target))
+	if (!has_type(init->qp_type, udata) || (init->create_flags && !raw))
 		return -EOPNOTSUPP;
-	if ((!raw && !sroce_udata_clear(udata)) || (!target && udata->outlen < sizeof(resp)))
+	if ((!raw && !sroce_udata_clear(udata)) || (udata && udata->outlen < sizeof(resp)))
 		return -EINVAL;
 	/* a queue of another kind would be taken for one of ours (11.2.4.1) */
 	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC)
@@ -470,7 +526,8 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	if (!sroce_take(&sdev->num_qp, SROCE_MAX_QP))
 		return -ENOMEM;
 
-	if (!target)
+	/* an XRC target belongs to its domain, and to no process: it has no rings */
+	if (udata)
 		qp->ibuc = sroce_udata_context(udata);
 	sides_init(qp);
 	qp->transport = qp_types[init->qp_type].transport;
@@ -498,16 +555,23 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	}
 	qp->attr.cap = init->cap;
 	sroce_retry_reset(qp);
-	err = target ? 0 : ib_copy_to_udata(udata, &resp, sizeof(resp));
-	if (err)
-		goto err_rq;
+	if (udata) {
+		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+		if (err)
+			goto err_rq;
+	}
 	err = xa_alloc_cyclic(&sroce_qps, &qp->num->qpn, qp->num, XA_LIMIT(QPN_MIN, QPN_MAX),
 			      &sroce_qpn_next, GFP_KERNEL);
 	if (err < 0)
 		goto err_rq;
 	ibqp->qp_num = qp->num->qpn;
+	err = gsi_register(qp);
+	if (err)
+		goto err_table;
 	return 0;
 
+err_table:
+	qpn_retire(qp->num);
 err_rq:
 	rq_destroy(qp);
 err_sq:
@@ -581,15 +645,12 @@ static void set_path(struct sroce_path *to, const struct sroce_path *path)
 
 /* From the attributes to what the two sides use. Both are locked. */
 static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask,
-		       const struct sroce_path *path, enum ib_mtu port_mtu)
+		       const struct sroce_path *path)
 {
 	struct sroce_sq *sq = &qp->sq;
 
 	if (mask & IB_QP_PATH_MTU)
 		qp->mtu = ib_mtu_enum_to_int(attr->path_mtu);
-	else if (qp->transport == WIRE_UD && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RTR)
-		/* a datagram has no path MTU of its own: the port's it is */
-		qp->mtu = ib_mtu_enum_to_int(port_mtu);
 	if (mask & IB_QP_DEST_QPN)
 		qp->dqpn = attr->dest_qp_num;
 	if (mask & IB_QP_AV) {
@@ -711,7 +772,7 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
 	struct sroce_res *res = NULL;
 	struct sroce_path path;
-	enum ib_mtu port_mtu;
+	u32 port_mtu;
 	int err;
 
 	if (mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur)
@@ -734,13 +795,16 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 			return -ENOMEM;
 	}
 
-	/* takes a lock of the core's, which is not for under ours */
-	port_mtu = sroce_port_mtu(qp->ibqp.device);
+	/* the core's lock that this takes is not for softirqs, as ours are */
+	port_mtu = ib_mtu_enum_to_int(sroce_port_mtu(qp->ibqp.device));
 	claim_both(qp);
 	/* the data path may have moved it to ERR meanwhile */
 	if (qp->state == cur) {
 		keep_attr(qp, attr, mask);
-		apply_attr(qp, attr, mask, &path, port_mtu);
+		/* a datagram has no path MTU of its own */
+		if (qp->transport == WIRE_UD && next == IB_QPS_RTR)
+			qp->mtu = port_mtu;
+		apply_attr(qp, attr, mask, &path);
 		if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
 			res = set_resources(qp, res, attr->max_dest_rd_atomic);
 		if (mask & IB_QP_STATE)
@@ -852,9 +916,8 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct sroce_dev *sdev = to_sdev(ibqp->device);
 	struct sroce_qp *qp = to_sqp(ibqp);
 
-	xa_erase(&sroce_qps, qp->num->qpn);
-	sroce_qpn_unuse(qp->num);
-	wait_for_completion(&qp->num->idle);
+	gsi_unregister(qp);
+	qpn_retire(qp->num);
 
 	/* in RESET, no turn does anything or arms the timer */
 	claim_both(qp);

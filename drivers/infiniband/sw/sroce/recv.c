@@ -199,7 +199,8 @@ static bool ring_fetch(struct sroce_qp *qp)
 
 	memcpy(rq->wqe, queue_entry(&rq->q, rq->cons), rq->q.entry_size);
 	rq->cons++;
-	WRITE_ONCE(rq->q.ring->cons, rq->cons);
+	/* the copy is made before the entry may be used again */
+	smp_store_release(&rq->q.ring->cons, rq->cons);
 	return true;
 }
 
@@ -744,6 +745,7 @@ static void recv_atomic_write(struct sroce_qp *qp, const struct sroce_rx *rx)
 	if (!recv_ok(qp, atomic_word(qp, pkt, IB_ACCESS_REMOTE_WRITE, &word)))
 		return;
 	sroce_rx_copy(&pos, &value, sizeof(value));
+	/* after what the same requester has written before */
 	smp_store_release(word, value);
 	take_resource(qp, pkt, 1, 0);
 }
@@ -767,6 +769,7 @@ static void recv_flush_memory(struct sroce_qp *qp, const struct sroce_rx *rx)
 		recv_refuse(qp, WIRE_NAK_REM_ACCESS);
 		return;
 	}
+	/* the placement type GLOBAL: before the answer, to every reader */
 	smp_mb();
 	take_resource(qp, pkt, 1, 0);
 }
@@ -886,6 +889,10 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 	enum recv_result result;
 	u8 grh[GRH_LEN];
 
+	if (rx->vlan != SROCE_NO_VLAN) {
+		cqe.wc_flags |= SROCE_WC_VLAN;
+		cqe.cvlan = rx->vlan;
+	}
 	if (pkt->qkey != qp->attr.qkey) {
 		sroce_qp_count(qp, RX_WRONG_QKEY);
 		return;
@@ -946,7 +953,8 @@ static bool recv_take(struct sroce_qp *qp, const struct sroce_rx *rx)
 		sroce_qp_count(qp, RX_WRONG_STATE);
 		return true;
 	}
-	if (qp->state == IB_QPS_RTR && !qp->comm_est) {
+	/* 11.6.3.1: of connections; ib_mad takes any event of its own for a fatal one */
+	if (qp->state == IB_QPS_RTR && !qp->comm_est && qp->transport != WIRE_UD) {
 		qp->comm_est = true;
 		sroce_qp_event(qp, IB_EVENT_COMM_EST);
 	}

@@ -42,6 +42,7 @@ enum send_kind {
 #define QPT(type)	BIT(IB_QPT_##type)
 #define QPT_RELIABLE	(QPT(RC) | QPT(XRC_INI))
 #define QPT_CONNECTED	(QPT_RELIABLE | QPT(UC))
+#define QPT_DATAGRAM	(QPT(UD) | QPT(GSI))
 
 /**
  * struct send_op - how an operation goes onto the wire
@@ -65,9 +66,8 @@ struct send_op {
 	u32 qpts;
 };
 
-#define STREAM(name, last, wc, qpts) {						\
-	WIRE_##name##_FIRST, WIRE_##name##_MIDDLE,				\
-	WIRE_##name##_LAST##last, WIRE_##name##_ONLY##last,			\
+#define STREAM(name, last, only, wc, qpts) {					\
+	WIRE_##name##_FIRST, WIRE_##name##_MIDDLE, WIRE_##last, WIRE_##only,	\
 	wc, SEND_STREAM, true, qpts,						\
 }
 #define SINGLE(op, wc, kind, inlined) { 0, 0, 0, op, wc, kind, inlined, QPT_RELIABLE }
@@ -76,13 +76,14 @@ struct send_op {
 /* By enum ib_uverbs_wr_opcode */
 static const struct send_op send_ops[] = {
 	[IB_UVERBS_WR_RDMA_WRITE] =
-		STREAM(WRITE, , IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
+		STREAM(WRITE, WRITE_LAST, WRITE_ONLY, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
 	[IB_UVERBS_WR_RDMA_WRITE_WITH_IMM] =
-		STREAM(WRITE, _IMM, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
+		STREAM(WRITE, WRITE_LAST_IMM, WRITE_ONLY_IMM, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
 	[IB_UVERBS_WR_SEND] =
-		STREAM(SEND, , IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT(UD) | QPT(RAW_PACKET)),
+		STREAM(SEND, SEND_LAST, SEND_ONLY, IB_UVERBS_WC_SEND,
+		       QPT_CONNECTED | QPT_DATAGRAM | QPT(RAW_PACKET)),
 	[IB_UVERBS_WR_SEND_WITH_IMM] =
-		STREAM(SEND, _IMM, IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT(UD)),
+		STREAM(SEND, SEND_LAST_IMM, SEND_ONLY_IMM, IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT_DATAGRAM),
 	[IB_UVERBS_WR_RDMA_READ] =
 		SINGLE(WIRE_READ_REQUEST, IB_UVERBS_WC_RDMA_READ, SEND_READ, false),
 	[IB_UVERBS_WR_ATOMIC_CMP_AND_SWP] =
@@ -92,7 +93,7 @@ static const struct send_op send_ops[] = {
 	[IB_UVERBS_WR_LOCAL_INV] = LOCAL(IB_UVERBS_WC_LOCAL_INV),
 	[IB_UVERBS_WR_BIND_MW] = LOCAL(IB_UVERBS_WC_BIND_MW),
 	[IB_UVERBS_WR_SEND_WITH_INV] =
-		STREAM(SEND, _INV, IB_UVERBS_WC_SEND, QPT_RELIABLE),
+		STREAM(SEND, SEND_LAST_INV, SEND_ONLY_INV, IB_UVERBS_WC_SEND, QPT_RELIABLE),
 	[SROCE_WR_FLUSH] = SINGLE(WIRE_FLUSH, SROCE_WC_FLUSH, SEND_FLUSH, false),
 	[SROCE_WR_ATOMIC_WRITE] =
 		SINGLE(WIRE_ATOMIC_WRITE, SROCE_WC_ATOMIC_WRITE, SEND_ATOMIC_WRITE, true),
@@ -168,7 +169,8 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 			sq->num_rd--;
 	}
 	sq->una += swqe->num_blocks;
-	WRITE_ONCE(sq->q.ring->cons, sq->una);
+	/* its blocks were copied before they may be used again */
+	smp_store_release(&sq->q.ring->cons, sq->una);
 	if (!tell)
 		return;
 
@@ -256,7 +258,7 @@ static enum ib_wc_status check_wqe(struct sroce_qp *qp, u32 index, u32 *length)
 	switch (op->kind) {
 	case SEND_STREAM:
 		/* a datagram is one packet */
-		if (qp->ibqp.qp_type == IB_QPT_UD && *length > qp->mtu)
+		if (qp->transport == WIRE_UD && *length > qp->mtu)
 			return IB_WC_LOC_LEN_ERR;
 		break;
 	case SEND_ATOMIC:
@@ -537,6 +539,19 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 	}
 }
 
+/* Held from one call to another, which is more than sparse can follow. */
+static void av_lock(struct sroce_av *av)
+{
+	spin_lock(&av->lock);
+	__release(&av->lock);
+}
+
+static void av_unlock(struct sroce_av *av)
+{
+	__acquire(&av->lock);
+	spin_unlock(&av->lock);
+}
+
 /*
  * What is collected leaves. What has been refused was never sent: its PSNs are
  * still to be used. Nobody acknowledges unreliable packets: they are done.
@@ -550,7 +565,7 @@ static enum send_result send_flush(struct send_turn *turn)
 		return SENT;
 	sroce_burst_seal(&turn->burst);
 	if (turn->av) {
-		spin_unlock(&turn->av->lock);
+		av_unlock(turn->av);
 		turn->started = false;
 	}
 	/* tc may have the stack take it in again right here, for another queue pair */
@@ -600,7 +615,7 @@ static enum send_result send_start(struct send_turn *turn)
 	struct sroce_path *path = &sq->path;
 	enum send_result res;
 
-	if (qp->ibqp.qp_type == IB_QPT_UD) {
+	if (qp->transport == WIRE_UD) {
 		if (turn->started && turn->av->num == ah)
 			return SENT;
 		res = send_flush(turn);
@@ -615,7 +630,7 @@ static enum send_result send_start(struct send_turn *turn)
 		if (!turn->av)
 			return send_wrong(sq_wqe(sq, sq->nxt), IB_WC_LOC_QP_OP_ERR);
 		sroce_send_mr_put(qp);
-		spin_lock(&turn->av->lock);
+		av_lock(turn->av);
 		path = &turn->av->path;
 	} else if (turn->started) {
 		return SENT;
@@ -623,7 +638,7 @@ static enum send_result send_start(struct send_turn *turn)
 
 	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(&turn->burst, qp->num, path)) {
 		if (turn->av)
-			spin_unlock(&turn->av->lock);
+			av_unlock(turn->av);
 		return send_no_route(qp);
 	}
 	turn->started = true;
@@ -659,7 +674,8 @@ static void put_headers(const struct sroce_qp *qp, u16 flags, u32 off, u8 *p)
 		/* the top bit stands for the queue pair's own Q_Key, 10.2.5 */
 		wire_put32(p, wqe->remote_qkey >> 31 ? qp->attr.qkey : wqe->remote_qkey);
 		p[4] = 0;
-		wire_put24(p + 5, qp->num->qpn);
+		/* not its number in our table: a GSI queue pair is 1 to others */
+		wire_put24(p + 5, qp->ibqp.qp_num);
 		p += WIRE_DETH_LEN;
 	}
 	if (flags & WIRE_FETH) {
@@ -755,7 +771,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	}
 
 	wire_bth_put(p, opcode, last && wqe->flags & SROCE_WQE_SOLICITED, pad, SROCE_PKEY,
-		     qp->ibqp.qp_type == IB_QPT_UD ? wqe->remote_qpn : qp->dqpn,
+		     qp->transport == WIRE_UD ? wqe->remote_qpn : qp->dqpn,
 		     ask && reliable(qp), sq->psn_nxt);
 	put_headers(qp, row->flags, off, p + WIRE_BTH_LEN);
 	p += row->hdr_len;
@@ -1101,7 +1117,7 @@ void sroce_send_run(struct sroce_qp *qp)
  */
 void sroce_send_task(struct tasklet_struct *task)
 {
-	sroce_send_run(container_of(task, struct sroce_qp, sq.task));
+	sroce_qp_kick(container_of(task, struct sroce_qp, sq.task));
 }
 
 /**

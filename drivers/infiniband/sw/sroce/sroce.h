@@ -91,6 +91,7 @@ enum sroce_mr_kind {
 	SROCE_MR_REGION,
 	SROCE_MR_WINDOW,
 	SROCE_MR_NULL,		/* SROCE_NULL_LKEY */
+	SROCE_MR_DMA,		/* SROCE_LOCAL_DMA_LKEY */
 };
 
 /**
@@ -163,6 +164,9 @@ struct sroce_mw {
 	struct sroce_window *win;
 };
 
+/* Keys have an index of 1 at least: like SROCE_NULL_LKEY, it is nobody's. */
+#define SROCE_LOCAL_DMA_LKEY	0x00000002
+
 #define SROCE_MCAST_HASH_BITS	8
 
 /**
@@ -170,14 +174,18 @@ struct sroce_mw {
  * @rules: in the order in which they are asked; written under RTNL, read by
  *	RCU
  * @num: of them; RTNL
- * @ndev: where @hook is, held; NULL where it is not. RTNL
- * @hook: sees the frames that come in
+ * @num_sniffers: of them, those that see all; RTNL
+ * @ndev: where the hooks are, held; NULL where they are not. RTNL
+ * @in: sees the frames that come in
+ * @out: sees those that leave; there while there is a sniffer
  */
 struct sroce_flows {
 	struct list_head rules;
 	u32 num;
+	u32 num_sniffers;
 	struct net_device *ndev;
-	struct nf_hook_ops hook;
+	struct nf_hook_ops in;
+	struct nf_hook_ops out;
 };
 
 /**
@@ -187,12 +195,14 @@ struct sroce_flows {
  *	back. Protected by sroce_net_lock.
  * @net_entry: in @net's list
  * @ifindex: of its netdev in @net
+ * @gsi_qpn: number of its GSI queue pair; 0 for none
  * @port_up: as the last port event said; netdev events only
  * @gone: its netdev is being unregistered: nothing may be sent any more
  * @stats: counters of each CPU
  * @keys: struct sroce_mr of regions and windows by the index part of their keys
  * @key_next: where the search for a free index goes on
  * @null_mr: what SROCE_NULL_LKEY stands for
+ * @dma_mr: what SROCE_LOCAL_DMA_LKEY stands for, in domains of the kernel
  * @dm_pages: device memory that is allocated
  * @avs: address vectors by number
  * @av_next: where the search for a free number goes on
@@ -221,12 +231,14 @@ struct sroce_dev {
 	struct net *net;
 	struct list_head net_entry;
 	int ifindex;
+	u32 gsi_qpn;
 	bool port_up;
 	bool gone;
 	struct sroce_stats __percpu *stats;
 	struct xarray keys;
 	u32 key_next;
 	struct sroce_mr null_mr;
+	struct sroce_mr dma_mr;
 	atomic_long_t dm_pages;
 	struct xarray avs;
 	u32 av_next;
@@ -284,7 +296,8 @@ struct sroce_mapping {
  * @entries: what lies behind it
  * @mask: number of entries - 1
  * @entry_size: bytes, a power of two
- * @mapping: what the process maps; freed with its last user
+ * @mapping: what the process maps; freed with its last user. NULL for a
+ *	kernel consumer
  */
 struct sroce_queue {
 	struct sroce_ring *ring;
@@ -297,7 +310,7 @@ struct sroce_queue {
 /**
  * struct sroce_cq - a completion queue
  * @ibcq: the core's
- * @ibuc: the context that maps its ring
+ * @ibuc: the context that maps its ring; NULL for a kernel consumer
  * @stamps: SROCE_CQ_*
  * @lock: one producer at a time; taken last of all locks. Guards what follows
  * @q: the ring
@@ -309,6 +322,7 @@ struct sroce_queue {
  * @moderated: completions that an event waits with
  * @mod_timer: when it waits no longer
  * @events: completion events due or being delivered
+ * @poll_lock: kernel consumers: one poller at a time; any context
  */
 struct sroce_cq {
 	struct ib_cq ibcq;
@@ -323,6 +337,7 @@ struct sroce_cq {
 	u32 moderated;
 	struct hrtimer mod_timer;
 	atomic_t events;
+	spinlock_t poll_lock;
 };
 
 /**
@@ -344,7 +359,7 @@ struct sroce_srqn {
 /**
  * struct sroce_srq - a shared receive queue
  * @ibsrq: the core's
- * @ibuc: the context that maps its ring
+ * @ibuc: the context that maps its ring; NULL for a kernel consumer
  * @num: of an XRC queue, else NULL
  * @srqn: its number; 0 for none
  * @max_sge: entries of a receive request
@@ -354,6 +369,7 @@ struct sroce_srqn {
  * @limit: fewer requests than that raise IB_EVENT_SRQ_LIMIT_REACHED once;
  *	0: not armed
  * @broken: the ring's indices made no sense: it is not looked at again
+ * @post_lock: kernel consumers: one producer at a time; any context
  */
 struct sroce_srq {
 	struct ib_srq ibsrq;
@@ -366,6 +382,7 @@ struct sroce_srq {
 	u32 cons;
 	u32 limit;
 	bool broken;
+	spinlock_t post_lock;
 };
 
 /**
@@ -488,13 +505,19 @@ struct sroce_rx_pos {
  * @skb: which it is in
  * @payload: where in @skb
  * @ipv6: IPv6, else IPv4
+ * @vlan: of the address that it was sent to, if it is for a GSI queue pair;
+ *	else SROCE_NO_VLAN
  */
 struct sroce_rx {
 	struct wire_pkt pkt;
 	struct sk_buff *skb;
 	struct sroce_rx_pos payload;
 	bool ipv6;
+	u16 vlan;
 };
+
+/* as the core says it, rdma_read_gid_l2_fields() */
+#define SROCE_NO_VLAN		0xffff
 
 /**
  * struct sroce_late - a packet that has to wait for who may take it
@@ -586,6 +609,7 @@ enum sroce_sq_flag {
  * @fault: of memory to be sent from or read into
  * @missed: responses were dropped for @fault: they have to be asked for again
  * @path: to the peer
+ * @post_lock: kernel consumers: one producer at a time; any context
  * @late_lock: guards what is late
  * @num_late: packets left for the owner
  * @late: these, struct sroce_late
@@ -629,6 +653,7 @@ struct sroce_sq {
 	bool missed;
 	struct sroce_path path;
 
+	spinlock_t post_lock;
 	spinlock_t late_lock;
 	u32 num_late;
 	struct list_head late;
@@ -724,6 +749,7 @@ enum sroce_resp_flag {
  *	modulo @max_res
  * @num_todo: responses owed
  * @resp_fault: of memory that a READ's response comes from
+ * @post_lock: kernel consumers: one producer at a time; any context
  */
 struct sroce_rq {
 	spinlock_t lock;
@@ -767,12 +793,13 @@ struct sroce_rq {
 	u32 num_res;
 	u32 num_todo;
 	struct sroce_fault resp_fault;
+	spinlock_t post_lock;
 };
 
 /**
  * struct sroce_qp - a queue pair
  * @ibqp: the core's
- * @ibuc: the context that may ring for it
+ * @ibuc: the context that may ring for it; NULL for a kernel consumer
  * @num: its number; outlives it
  * @stats: of the counter that it is bound to; NULL: the device's
  * @mutex: one modify, query or destroy at a time
@@ -819,7 +846,7 @@ struct sroce_qp {
 /**
  * struct sroce_wq - a receive queue of an indirection table
  * @ibwq: the core's; its state is written under rq.lock
- * @ibuc: the context that may ring for it
+ * @ibuc: the context that may ring for it; NULL for a kernel consumer
  * @rcu: lookups go by RCU
  * @users: its own, and one of each doorbell
  * @idle: the last of @users is gone
@@ -1047,6 +1074,7 @@ struct sroce_burst {
 
 /* ucontext.c */
 int sroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
+int sroce_query_ucontext(struct ib_ucontext *ibuc, struct uverbs_attr_bundle *attrs);
 void sroce_dealloc_ucontext(struct ib_ucontext *ibuc);
 struct ib_ucontext *sroce_udata_context(struct ib_udata *udata);
 void sroce_disassociate_ucontext(struct ib_ucontext *ibuc);
@@ -1099,6 +1127,7 @@ struct ib_mr *sroce_mr_create(struct ib_pd *pd, const struct sroce_mem *mem, u64
 			      u64 length, int access);
 struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,
 				int access, SROCE_REG_MR_DMAH struct ib_udata *udata);
+struct ib_mr *sroce_get_dma_mr(struct ib_pd *ibpd, int access);
 struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length,
 				  u64 iova, int access, struct ib_pd *pd,
 				  struct ib_udata *udata);
@@ -1212,6 +1241,16 @@ enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *
 				   bool solicited);
 void sroce_cq_notify(struct sroce_cq *cq);
 
+/* kverbs.c */
+int sroce_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
+		    const struct ib_send_wr **bad_wr);
+int sroce_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
+		    const struct ib_recv_wr **bad_wr);
+int sroce_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+			const struct ib_recv_wr **bad_wr);
+int sroce_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc);
+int sroce_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+
 /* mcast.c */
 int sroce_attach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
 int sroce_detach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
@@ -1219,6 +1258,7 @@ const struct sroce_mcast *sroce_mcast_find(struct sroce_dev *sdev, const union i
 
 /* restrack.c */
 int sroce_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
+int sroce_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr);
 int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
 int sroce_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq);
 
@@ -1242,6 +1282,7 @@ void sroce_qp_error(struct sroce_qp *qp);
 void sroce_qp_send_error(struct sroce_qp *qp);
 void sroce_qp_error_locked(struct sroce_qp *qp);
 void sroce_qp_unlock(struct sroce_qp *qp) __releases(&qp->rq.lock);
+void sroce_qp_kick(struct sroce_qp *qp);
 void sroce_qp_doorbell(struct sroce_qp *qp);
 void sroce_qp_fatal_all(struct sroce_dev *sdev);
 

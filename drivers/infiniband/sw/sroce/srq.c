@@ -185,9 +185,10 @@ bool sroce_srq_fetch(struct sroce_srq *srq, struct sroce_recv_wqe *wqe)
 
 /* Creation */
 
-static int srq_check(const struct ib_srq_init_attr *init)
+static int srq_check(const struct ib_srq_init_attr *init, struct ib_udata *udata)
 {
-	if (init->srq_type != IB_SRQT_BASIC && init->srq_type != IB_SRQT_XRC)
+	/* XRC is for programs: a work request of the kernel has no place for the number */
+	if (init->srq_type != IB_SRQT_BASIC && (init->srq_type != IB_SRQT_XRC || !udata))
 		return -EOPNOTSUPP;
 	if (!init->attr.max_wr || init->attr.max_wr > SROCE_MAX_SRQ_WR ||
 	    init->attr.max_sge > SROCE_MAX_SGE)
@@ -200,7 +201,7 @@ static int srq_check(const struct ib_srq_init_attr *init)
  * @ibsrq: the queue
  * @init: what is asked for; updated to what there is. A limit in it is of no
  *	meaning (ibv_create_srq(3)): it is armed later
- * @udata: struct sroce_create_srq_resp
+ * @udata: struct sroce_create_srq_resp; NULL for a kernel consumer
  *
  * Return: 0 or an errno.
  */
@@ -213,17 +214,16 @@ int sroce_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	struct sroce_recv_wqe *wqe;
 	int err;
 
-	if (!udata)
-		return -EOPNOTSUPP;
-	if (!sroce_udata_clear(udata) || udata->outlen < sizeof(resp))
+	if (!sroce_udata_clear(udata) || (udata && udata->outlen < sizeof(resp)))
 		return -EINVAL;
-	err = srq_check(init);
+	err = srq_check(init, udata);
 	if (err)
 		return err;
 	if (!sroce_take(&sdev->num_srq, SROCE_MAX_SRQ))
 		return -ENOMEM;
 
 	spin_lock_init(&srq->lock);
+	spin_lock_init(&srq->post_lock);
 	srq->ibuc = sroce_udata_context(udata);
 	srq->max_sge = max(init->attr.max_sge, 1U);
 	err = sroce_queue_alloc(srq->ibuc, &srq->q, roundup_pow_of_two(init->attr.max_wr),
@@ -231,9 +231,11 @@ int sroce_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 				&resp.srq);
 	if (err)
 		goto err_count;
-	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
-	if (err)
-		goto err_queue;
+	if (udata) {
+		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+		if (err)
+			goto err_queue;
+	}
 	if (init->srq_type == IB_SRQT_XRC) {
 		err = srqn_alloc(srq);
 		if (err)
@@ -294,9 +296,9 @@ static int srq_resize(struct sroce_srq *srq, u32 entries, struct ib_udata *udata
 
 static int check_modify_srq(const struct ib_srq_attr *attr, int mask, struct ib_udata *udata)
 {
-	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
+	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT) || (mask & IB_SRQ_MAX_WR && !udata))
 		return -EOPNOTSUPP;
-	if (udata->inlen > sizeof(struct sroce_modify_srq) &&
+	if (udata && udata->inlen > sizeof(struct sroce_modify_srq) &&
 	    !ib_is_udata_cleared(udata, sizeof(struct sroce_modify_srq),
 				 udata->inlen - sizeof(struct sroce_modify_srq)))
 		return -EOPNOTSUPP;
@@ -310,7 +312,8 @@ static int check_modify_srq(const struct ib_srq_attr *attr, int mask, struct ib_
  * @ibsrq: the queue
  * @attr: new values
  * @mask: which of them count
- * @udata: struct sroce_modify_srq, to resize
+ * @udata: struct sroce_modify_srq, to resize; NULL for a kernel consumer, who
+ *	can't
  *
  * A limit is looked at when a message takes, or wants, a request.
  *

@@ -34,6 +34,20 @@ int sroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 }
 
 /**
+ * sroce_query_ucontext - ib_device_ops: another process imports the device
+ * @ibuc: its context, which it shares
+ * @attrs: of the call; the provider asks for nothing
+ *
+ * The limits are those of every context, which it has by query_device().
+ *
+ * Return: 0.
+ */
+int sroce_query_ucontext(struct ib_ucontext *ibuc, struct uverbs_attr_bundle *attrs)
+{
+	return 0;
+}
+
+/**
  * sroce_dealloc_ucontext - ib_device_ops: a process closes the device
  * @ibuc: its context
  */
@@ -46,10 +60,12 @@ void sroce_dealloc_ucontext(struct ib_ucontext *ibuc)
  * sroce_udata_context - whose request is this?
  * @udata: of a call that creates something
  *
- * Return: the context.
+ * Return: the context; NULL for a kernel consumer.
  */
 struct ib_ucontext *sroce_udata_context(struct ib_udata *udata)
 {
+	if (!udata)
+		return NULL;
 	return &rdma_udata_to_drv_context(udata, struct sroce_ucontext, ibuc)->ibuc;
 }
 
@@ -135,11 +151,11 @@ err_mapping:
 
 /**
  * sroce_queue_alloc - make a ring
- * @ibuc: the context that may map it
+ * @ibuc: the context that may map it; NULL for a kernel consumer
  * @q: filled in
  * @entries: a power of two
  * @entry_size: bytes of each, a power of two
- * @map: filled in for the response
+ * @map: filled in for the response to a program
  *
  * May sleep. Return: 0 or an errno.
  */
@@ -147,16 +163,27 @@ int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entri
 		      u32 entry_size, struct sroce_ring_map *map)
 {
 	size_t size = PAGE_ALIGN(sizeof(struct sroce_ring) + (size_t)entries * entry_size);
-	struct sroce_mapping *mapping = sroce_mapping_alloc(ibuc, size);
+	struct sroce_mapping *mapping = NULL;
+	void *addr;
 
-	if (IS_ERR(mapping))
-		return PTR_ERR(mapping);
+	if (ibuc) {
+		mapping = sroce_mapping_alloc(ibuc, size);
+		if (IS_ERR(mapping))
+			return PTR_ERR(mapping);
+		addr = mapping->addr;
+	} else {
+		addr = vzalloc(size);
+		if (!addr)
+			return -ENOMEM;
+	}
 
 	q->mapping = mapping;
-	q->ring = mapping->addr;
-	q->entries = mapping->addr + sizeof(struct sroce_ring);
+	q->ring = addr;
+	q->entries = addr + sizeof(struct sroce_ring);
 	q->mask = entries - 1;
 	q->entry_size = entry_size;
+	if (!mapping)
+		return 0;
 
 	map->offset = rdma_user_mmap_get_offset(&mapping->rdma_entry);
 	map->size = size;
@@ -192,7 +219,10 @@ void sroce_queue_free(struct sroce_queue *q)
 {
 	if (q->mapping)
 		rdma_user_mmap_entry_remove(&q->mapping->rdma_entry);
+	else
+		vfree(q->ring);
 	q->mapping = NULL;
+	q->ring = NULL;
 }
 
 /* The process's own queue pairs only, whatever number it writes. */

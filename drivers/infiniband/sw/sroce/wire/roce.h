@@ -11,6 +11,8 @@
 
 #define WIRE_UDP_PORT		4791
 
+/* Of a port's management datagrams, 3.5.3 */
+#define WIRE_QPN_GSI		1
 /* Of all queue pairs of a group, 10.5.2 */
 #define WIRE_QPN_MULTICAST	0xffffff
 

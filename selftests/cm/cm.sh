@@ -1,0 +1,162 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# Connections made by RDMA CM, that is, by datagrams of the kernel's own queue
+# pairs: rdma-core's tools and perftest's -R between two hosts, refusals, and
+# links that go while connections stand.
+# lab: timeout 600
+
+. "$(dirname "$0")/../lib.sh"
+
+need rping ucmatose udaddy rdma_server rdma_client cmtime
+probe rdma_ucm || skip_all "no rdma_ucm in this kernel"
+load_module
+hosts_up
+links_up
+[ -e /dev/infiniband/rdma_cm ] || skip_all "no /dev/infiniband/rdma_cm"
+
+server=
+# b listens; with a number, on that port
+serve() { # PORT COMMAND...
+	local port=$1
+
+	shift
+	timeout -k 5 120 ip netns exec b "$@" >"$TMP/server" 2>&1 </dev/null &
+	server=$!
+	wait_for 30 listens "$port" || { cat "$TMP/server"; return 1; }
+}
+
+listens() { # PORT
+	rdma resource show cm_id 2>/dev/null | grep "state LISTEN" | grep -q ":$1 "
+}
+
+# A client in a and its server in b: both end well.
+pair() { # PORT SERVER-COMMAND -- CLIENT-COMMAND
+	local port=$1 cmd=() rc
+
+	shift
+	while [ "$1" != -- ]; do
+		cmd+=("$1")
+		shift
+	done
+	shift
+	serve "$port" "${cmd[@]}" || return 1
+	timeout -k 5 120 ip netns exec a "$@"
+	rc=$?
+	[ $rc = 0 ] || kill $server 2>/dev/null
+	wait_pid 60 $server || { rc=$?; echo "server: status $rc"; cat "$TMP/server"; }
+	return $rc
+}
+
+# The server of this one never ends.
+storm() { # ADDRESS
+	local rc
+
+	serve 7471 cmtime -b "$1" -c 100 || return 1
+	timeout -k 5 60 ip netns exec a cmtime -s "$1" -c 100
+	rc=$?
+	kill $server
+	wait_pid 60 $server
+	return $rc
+}
+
+perftest() { # TOOL ARGS...
+	local tool=$1 port=$((18600 + RANDOM % 1000))
+
+	shift
+	pair $port "$tool" -R -F -d roce1 -p $port "$@" -- \
+		"$tool" -R -F -d roce0 -p $port "$@" 192.168.77.2
+}
+
+gone() { # LINK
+	! rdma link show "$1/1"
+}
+
+mads=$(counter a v0 tx_packets)
+for ip in 192.168.77.2 fd77::2; do
+	run "$ip: rping, 64 bytes" pair 7174 rping -s -a $ip -C 100 -- rping -c -a $ip -C 100 -V
+	run "$ip: rping, 65000 bytes" pair 7174 rping -s -a $ip -C 20 -S 65000 -- \
+		rping -c -a $ip -C 20 -S 65000 -V
+	run "$ip: rping, its own queue pair" pair 7174 rping -s -a $ip -C 20 -q -- \
+		rping -c -a $ip -C 20 -V -q
+	run "$ip: ucmatose" pair 7471 ucmatose -b $ip -c 10 -C 20 -S 3000 -- \
+		ucmatose -s $ip -c 10 -C 20 -S 3000
+	run "$ip: udaddy" pair 7174 udaddy -b $ip -c 10 -C 20 -S 900 -- \
+		udaddy -s $ip -c 10 -C 20 -S 900
+	run "$ip: rdma_client" pair 7471 rdma_server -s $ip -- rdma_client -s $ip
+	run "$ip: cmtime, 100 connections" storm $ip
+done
+between $(($(counter a v0 tx_packets) - mads)) 1000 1000000 "they crossed the veth"
+
+# the whole way through rsockets, which are nothing but RDMA CM and WRITEs
+if command -v rstream >/dev/null; then
+	run "rstream" pair 7471 rstream -b 192.168.77.2 -S all -I 20 -T v -- \
+		rstream -s 192.168.77.2 -S all -I 20 -T v
+fi
+
+if command -v ib_send_bw >/dev/null; then
+	run "ib_send_bw -R" perftest ib_send_bw -n 200 -s 8192
+	run "ib_send_bw -R -c UD" perftest ib_send_bw -n 200 -s 1024 -c UD
+	run "ib_send_lat -R" perftest ib_send_lat -n 200
+	run "ib_write_bw -R -q 4" perftest ib_write_bw -n 200 -q 4
+	run "ib_read_bw -R" perftest ib_read_bw -n 200
+	run "ib_atomic_lat -R" perftest ib_atomic_lat -n 200
+fi
+
+# Within a host, the packets take lo.
+lo_pair() {
+	timeout 60 ip netns exec a rping -s -a 192.168.77.1 -C 10 >"$TMP/server" 2>&1 &
+	server=$!
+	wait_for 30 listens 7174
+	timeout 60 ip netns exec a rping -c -a 192.168.77.1 -C 10 -V
+}
+run "to oneself" lo_pair
+wait_pid 30 $server
+
+# Who is not expected is told so, and at once.
+start=$SECONDS
+refused "nobody listens: rejected" "REJECTED" timeout 30 ip netns exec a rping -c -a 192.168.77.2 -p 7999 -C 1
+serve 7174 rping -s -a 192.168.77.2 -C 1
+refused "a datagram's caller at a connection's port: rejected" "REJECTED|event: 8|status" \
+	timeout 30 ip netns exec a udaddy -s 192.168.77.2 -c 1
+[ $((SECONDS - start)) -lt 20 ] && ok "refusals come at once" || not_ok "refusals come at once"
+run "and the listener is still there" timeout 60 ip netns exec a rping -c -a 192.168.77.2 -C 1 -V
+wait_pid 30 $server
+
+# Links that go, on the listener's side and the caller's.
+for link in roce1 roce0; do
+	serve 7174 rping -s -a 192.168.77.2
+	timeout 120 ip netns exec a rping -c -a 192.168.77.2 >"$TMP/client" 2>&1 &
+	client=$!
+	wait_for 30 sh -c "rdma resource show cm_id | grep -c 'state CONNECT ' | grep -q 2"
+	start=$SECONDS
+	run "$link goes while connected" timeout 60 rdma link del $link
+	[ $((SECONDS - start)) -lt 10 ] && ok "$link goes at once" || not_ok "$link goes at once"
+	wait_pid 60 $client
+	[ $? != 124 ] && ok "$link went: the client ends" || not_ok "$link went: the client ends"
+	kill $client 2>/dev/null
+	# a listener may wait for others: it is only to be able to end
+	kill $server 2>/dev/null
+	wait_pid 30 $server
+	[ $? != 124 ] && ok "$link went: the server ends" || not_ok "$link went: the server ends"
+	if [ $link = roce1 ]; then link_add b roce1 v1; else link_add a roce0 v0; fi
+	gid_wait roce0 192.168.77.1
+	gid_wait roce1 192.168.77.2
+	run "$link has come back" pair 7174 rping -s -a 192.168.77.2 -C 5 -- \
+		rping -c -a 192.168.77.2 -C 5 -V
+done
+
+# The netdevs of both ends go at once: nobody can say goodbye.
+serve 7174 rping -s -a 192.168.77.2
+timeout 120 ip netns exec a rping -c -a 192.168.77.2 >"$TMP/client" 2>&1 &
+client=$!
+wait_for 30 sh -c "rdma resource show cm_id | grep -c 'state CONNECT ' | grep -q 2"
+run "the netdevs go while connected" timeout 60 ip -n b link del v1
+run "roce0 goes" wait_for 60 gone roce0
+run "roce1 goes" wait_for 60 gone roce1
+wait_pid 60 $client
+[ $? != 124 ] && ok "netdevs went: the client ends" || not_ok "netdevs went: the client ends"
+kill $client $server 2>/dev/null
+wait
+run "the module can be unloaded" wait_for 60 rmmod sroce
+done_testing
