@@ -216,8 +216,9 @@ enum scatter_result {
 
 static enum scatter_result scatter_fault(struct sroce_qp *qp, const struct sroce_sge *sge, u32 off)
 {
-	if (qp->sq.fault.err)
+	if (sroce_fault_refused(&qp->sq.fault, sge->lkey, sge->addr + off, true))
 		return SCATTER_WRONG;
+	qp->sq.missed = true;
 	sroce_fault_start(&qp->sq.fault, qp->ibqp.pd, NULL, sge->lkey, sge->addr + off,
 			  sge->length - off, true);
 	return SCATTER_LATER;
@@ -256,7 +257,6 @@ static enum scatter_result scatter(struct sroce_qp *qp, struct sroce_rx_pos *pos
 		sq->rsp_off += n;
 		len -= n;
 	}
-	sq->fault.err = 0;
 	return SCATTERED;
 }
 
@@ -320,8 +320,10 @@ static void ack_response(struct sroce_qp *qp, struct sroce_rx *rx)
 	const u32 psn = rx->pkt.psn;
 	struct sroce_sq *sq = &qp->sq;
 
-	if (sq->fault.active)
+	if (sq->fault.active) {
+		sq->missed = true;
 		return;
+	}
 	/* it acknowledges the requests before its own */
 	sroce_ack_advance(qp, ack_limit(sq, psn));
 	if (sq->psn_una != psn)

@@ -119,13 +119,37 @@ void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce
 	if (!sroce_qpn_use(fault->qp->num))
 		return;
 	fault->active = true;
-	fault->srq = srq ? sroce_srq_get(qp_dev(fault->qp), srq->srqn) : NULL;
+	/* it may be on its way out, and not found by its number any more */
+	if (srq)
+		refcount_inc(&srq->num->users);
+	fault->srq = srq;
 	fault->pd = pd;
 	fault->lkey = lkey;
 	fault->addr = addr;
 	fault->len = len;
 	fault->write = write;
 	queue_work(sroce_fault_wq, &fault->work);
+}
+
+/**
+ * sroce_fault_refused - was it this that could not be paged in?
+ * @fault: not active
+ * @lkey: region
+ * @addr: in terms of its iova
+ * @write: it is to be written
+ *
+ * Both directions of a send side share a fault, and packets that are sent again
+ * come before the one that failed: an outcome is of its own address alone. Told
+ * once. The side's lock is held.
+ *
+ * Return: whether it was.
+ */
+bool sroce_fault_refused(struct sroce_fault *fault, u32 lkey, u64 addr, bool write)
+{
+	if (!fault->err || fault->lkey != lkey || fault->addr != addr || fault->write != write)
+		return false;
+	fault->err = 0;
+	return true;
 }
 
 /**

@@ -827,6 +827,7 @@ static void settle_faults(struct sroce_qp *qp)
 	clear_bit(SROCE_SQ_FAULT, &qp->sq.flags);
 	qp->sq.fault.active = false;
 	qp->sq.fault.err = 0;
+	qp->sq.missed = false;
 	qp->rq.fault.err = 0;
 	qp->rq.resp_fault.err = 0;
 	release_both(qp);

@@ -80,9 +80,16 @@ static void run_mr_put(struct sroce_rq *rq)
 	rq->mr = NULL;
 }
 
+/* Of remote keys: the queue pair's, and of XRC the shared receive queue's */
 static struct ib_pd *recv_pd(const struct sroce_qp *qp)
 {
 	return qp->rq.srq ? qp->rq.srq->ibsrq.pd : qp->ibqp.pd;
+}
+
+/* Of a receive request's keys: that of the queue which it was posted to, 10.2.9 */
+static struct ib_pd *list_pd(const struct sroce_qp *qp)
+{
+	return qp->ibqp.srq ? qp->ibqp.srq->pd : recv_pd(qp);
 }
 
 static struct sroce_mr *run_mr(struct sroce_qp *qp, u32 lkey)
@@ -92,7 +99,7 @@ static struct sroce_mr *run_mr(struct sroce_qp *qp, u32 lkey)
 	if (rq->mr && rq->mr_key == lkey && !rq->mr_remote)
 		return rq->mr;
 	run_mr_put(rq);
-	rq->mr = sroce_mr_get(recv_pd(qp), lkey);
+	rq->mr = sroce_mr_get(list_pd(qp), lkey);
 	rq->mr_key = lkey;
 	rq->mr_remote = false;
 	return rq->mr;
@@ -121,9 +128,13 @@ static enum recv_result recv_fault(struct sroce_qp *qp, u64 addr, u64 len,
 {
 	struct sroce_rq *rq = &qp->rq;
 
-	if (rq->fault.err)
+	/* of one packet alone: an unreliable queue pair goes on with the next */
+	if (rq->fault.err) {
+		rq->fault.err = 0;
 		return refused;
-	sroce_fault_start(&rq->fault, recv_pd(qp), rq->srq, rq->mr->key, addr, len, true);
+	}
+	sroce_fault_start(&rq->fault, rq->mr_remote ? recv_pd(qp) : list_pd(qp), rq->srq,
+			  rq->mr->key, addr, len, true);
 	return RECV_LATER;
 }
 
@@ -624,14 +635,20 @@ static void recv_write(struct sroce_qp *qp, const struct sroce_rx *rx)
 	}
 }
 
-/* Is there a responder resource for one more? 9.7.4.1.4 */
+/*
+ * Is there a responder resource for one more? 9.7.4.1.4. An answer that is
+ * being given again takes none: its request may have been sent again while the
+ * first answer was under way, and be done with by now.
+ */
 static bool resource_free(struct sroce_qp *qp)
 {
 	const struct sroce_rq *rq = &qp->rq;
+	const struct sroce_res *res;
 
 	if (!rq->max_res)
 		return false;
-	return rq->num_res < rq->max_res || !rq->res[rq->num_res % rq->max_res].todo;
+	res = &rq->res[rq->num_res % rq->max_res];
+	return rq->num_res < rq->max_res || !res->todo || res->given;
 }
 
 /* A request that is answered with data is done, but for its answer. */

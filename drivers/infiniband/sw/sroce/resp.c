@@ -33,9 +33,15 @@ static bool is_ack(u8 syndrome)
 void sroce_resp_request(struct sroce_qp *qp, const struct sroce_res *res)
 {
 	struct sroce_rq *rq = &qp->rq;
+	struct sroce_res *slot = &rq->res[rq->num_res % rq->max_res];
 
-	rq->res[rq->num_res++ % rq->max_res] = *res;
+	/* who takes the resource anew has had the answer, and waits for no other */
+	if (rq->num_res >= rq->max_res && slot->todo)
+		rq->num_todo--;
+	*slot = *res;
 	rq->num_todo++;
+	if (++rq->num_res == 2 * rq->max_res)
+		rq->num_res = rq->max_res;
 }
 
 /* The oldest resource that is kept. */
@@ -282,6 +288,7 @@ static void res_done(struct sroce_qp *qp, const struct sroce_res *before,
 		resp_refuse(qp, wire_psn_add(res->psn, res->next));
 	} else if (res->next == res->num_pkts) {
 		res->todo = false;
+		res->given = true;
 		rq->num_todo--;
 	}
 }

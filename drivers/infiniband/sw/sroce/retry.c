@@ -223,7 +223,9 @@ void sroce_retry_arm(struct sroce_qp *qp)
 
 	if (qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD)
 		return;
-	if (!sq->no_route && sq->psn_una == sq->psn_end && !sq->rnr_wait)
+	/* while memory of ours is brought, nothing is said or heard that counts */
+	if (!sq->rnr_wait &&
+	    (sq->fault.active || (!sq->no_route && sq->psn_una == sq->psn_end)))
 		sq->deadline = KTIME_MAX;
 	else if (sq->deadline == KTIME_MAX)
 		sq->deadline = ack_deadline(qp);

@@ -405,11 +405,9 @@ static enum send_result send_wrong(struct sroce_swqe *swqe, enum ib_wc_status st
 static enum send_result send_fault(struct sroce_qp *qp, struct sroce_swqe *swqe,
 				   const struct sroce_sge *sge, u32 off)
 {
-	struct sroce_fault *fault = &qp->sq.fault;
-
-	if (fault->err)
+	if (sroce_fault_refused(&qp->sq.fault, sge->lkey, sge->addr + off, false))
 		return send_wrong(swqe, IB_WC_LOC_PROT_ERR);
-	sroce_fault_start(fault, qp->ibqp.pd, NULL, sge->lkey, sge->addr + off,
+	sroce_fault_start(&qp->sq.fault, qp->ibqp.pd, NULL, sge->lkey, sge->addr + off,
 			  sge->length - off, false);
 	return SEND_STOP;
 }
@@ -446,7 +444,6 @@ static enum send_result copy_sges(struct sroce_qp *qp, u8 *to, u32 len)
 	/* only now: a packet that was given up starts where it started */
 	sq->sge = i;
 	sq->sge_off = off;
-	sq->fault.err = 0;
 	return SENT;
 }
 
@@ -571,6 +568,8 @@ static enum send_result send_flush(struct send_turn *turn)
 		av_unlock(turn->av);
 		turn->started = false;
 	}
+	/* tc may have the stack take it in again right here, for another queue pair */
+	sroce_send_mr_put(qp);
 	err = sroce_burst_send(&turn->burst);
 	if (err == -ENOBUFS) {
 		sroce_qp_count(qp, TX_DROPPED);
@@ -856,6 +855,8 @@ static enum send_result send_frame(struct send_turn *turn)
 			return res;
 		}
 		swqe->sent = true;
+		/* queue pairs of this host may get it at once, with regions of their own */
+		sroce_send_mr_put(qp);
 		err = sroce_raw_xmit(qp, skb, again);
 	}
 
@@ -876,6 +877,15 @@ static enum send_result send_frame(struct send_turn *turn)
 	return SENT;
 }
 
+/* Responses to READs take PSNs: old and new are told apart within half of all, 9.7.2 */
+static bool psns_free(const struct sroce_qp *qp)
+{
+	const struct sroce_sq *sq = &qp->sq;
+	u32 begun = wire_psn_diff(sq->psn_nxt, sq->psn_una);
+
+	return !reliable(qp) || begun + sq_wqe(sq, sq->nxt)->num_pkts < WIRE_PSN_WINDOW;
+}
+
 /* May the request begin now? 10.8.3 for the fence, 9.7.3.1 for the resources */
 static bool may_begin(struct sroce_qp *qp)
 {
@@ -885,6 +895,8 @@ static bool may_begin(struct sroce_qp *qp)
 	if (READ_ONCE(qp->state) == IB_QPS_SQD)
 		return false;
 	if (sq_copy(sq, sq->nxt)->flags & SROCE_WQE_FENCE && sq->num_rd)
+		return false;
+	if (!psns_free(qp))
 		return false;
 	return !takes_resource(swqe_op(sq, sq->nxt)) || sq->num_rd < qp->attr.max_rd_atomic;
 }
@@ -1014,9 +1026,9 @@ static void fault_run(struct sroce_qp *qp)
 	if (!test_and_clear_bit(SROCE_SQ_FAULT, &sq->flags))
 		return;
 	sq->fault.active = false;
-	/* responses that had no place to go were dropped: ask again */
-	if (sq->fault.write && sq->una != sq->fetched)
+	if (sq->missed && sq->una != sq->fetched)
 		sroce_send_seek(qp, sq->psn_una);
+	sq->missed = false;
 }
 
 /**

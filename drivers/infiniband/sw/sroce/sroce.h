@@ -607,6 +607,7 @@ enum sroce_sq_flag {
  * @rsp_off: bytes into it
  * @mr: the last region used in this turn, held
  * @fault: of memory to be sent from or read into
+ * @missed: responses were dropped for @fault: they have to be asked for again
  * @path: to the peer
  * @post_lock: kernel consumers: one producer at a time; any context
  * @late_lock: guards what is late
@@ -649,6 +650,7 @@ struct sroce_sq {
 	u32 rsp_off;
 	struct sroce_mr *mr;
 	struct sroce_fault fault;
+	bool missed;
 	struct sroce_path path;
 
 	spinlock_t post_lock;
@@ -669,6 +671,7 @@ enum sroce_recv_op {
  * given again: a responder resource (IBTA Vol.1 9.7.4.1.4 and 9.7.5.1.2)
  * @class: enum wire_class of the request
  * @todo: a response is owed
+ * @given: the whole response has been given before
  * @psn: of its first packet
  * @num_pkts: of the whole response
  * @start: packet that this giving of it started with
@@ -683,6 +686,7 @@ enum sroce_recv_op {
 struct sroce_res {
 	u8 class;
 	bool todo;
+	bool given;
 	u32 psn;
 	u32 num_pkts;
 	u32 start;
@@ -741,7 +745,8 @@ enum sroce_resp_flag {
  * @task: gives responses where the caller of their reason must not
  * @res: responder resources, a ring
  * @max_res: of so many
- * @num_res: resources ever taken: the next is this modulo @max_res
+ * @num_res: resources taken, up to a multiple of @max_res: the next is this
+ *	modulo @max_res
  * @num_todo: responses owed
  * @resp_fault: of memory that a READ's response comes from
  * @post_lock: kernel consumers: one producer at a time; any context
@@ -1351,6 +1356,7 @@ void sroce_fault_init(struct sroce_fault *fault, struct sroce_qp *qp,
 		      void (*done)(struct sroce_qp *qp, int err));
 void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce_srq *srq,
 		       u32 lkey, u64 addr, u64 len, bool write);
+bool sroce_fault_refused(struct sroce_fault *fault, u32 lkey, u64 addr, bool write);
 
 /* retry.c */
 enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer);

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Where one thing meets another: errors before there is a path, windows behind
+ * a packet that is sent again, memory that is not there behind requests that are
+ * in order, queues of another protection domain.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common.h"
+
+static struct end ea, eb;
+
+#define SIG IBV_SEND_SIGNALED
+#define PAGE 4096
+#define QKEY 0x1234
+
+/* 10.3.1: RESET to ERR by INIT, and all that is posted is flushed. */
+static void early(void)
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC };
+	struct pair_opts o = { .sq = 8, .rq = 8, .sge = 1, .buf = 8192 };
+	struct pair p;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(types); i++) {
+		o.type = types[i];
+		pair_create(&p, &ea, &eb, &o);
+		if (qp_init(p.qp[0], &p.conn) || qp_to(p.qp[0], IBV_QPS_ERR))
+			die("INIT to ERR");
+		if (pair_send(&p, 0, 1, 0, 5000, SIG) || pair_send(&p, 0, 2, 0, 0, SIG))
+			die("post_send");
+		wc_is(p.scq[0], 1, IBV_WC_WR_FLUSH_ERR, NULL, "flushed without ever a path");
+		wc_is(p.scq[0], 2, IBV_WC_WR_FLUSH_ERR, NULL, "and so is an empty one");
+		pair_destroy(&p);
+	}
+}
+
+static struct ibv_mw *window(struct pair *p, int side)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(p->e[side]->pd, IBV_MW_TYPE_2);
+
+	if (!mw)
+		die("alloc_mw");
+	return mw;
+}
+
+static int bind_window(struct pair *p, struct ibv_mw *mw, uint32_t rkey, uint64_t id)
+{
+	return POST(p->qp[0], .wr_id = id, .opcode = IBV_WR_BIND_MW, .send_flags = SIG,
+		    .bind_mw = { .mw = mw, .rkey = rkey,
+				 .bind_info = { .mr = p->mr[0], .addr = (uintptr_t)p->buf[0],
+						.length = PAGE,
+						.mw_access_flags = IBV_ACCESS_REMOTE_READ } });
+}
+
+/* What precedes a window is sent again; the window is bound once. */
+static void bind_behind(void)
+{
+	struct pair_opts o = { .sq = 16, .rq = 8, .sge = 1, .buf = 8192,
+			       .access = IBV_ACCESS_MW_BIND };
+	struct ibv_mw *mw;
+	struct pair p;
+
+	pair_create(&p, &ea, &eb, &o);
+	pair_connect(&p);
+	mw = window(&p, 0);
+	if (pair_send(&p, 0, 1, 0, 100, SIG) || bind_window(&p, mw, ibv_inc_rkey(mw->rkey), 2) ||
+	    pair_send(&p, 0, 3, 0, 100, SIG))
+		die("post_send");
+	/* the peer is not ready, and says so, for a while */
+	sleep_ms(50);
+	if (pair_recv(&p, 1, 10, 0, 100) || pair_recv(&p, 1, 11, 0, 100))
+		die("post_recv");
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a message that waited for its receive");
+	wc_is(p.scq[0], 2, IBV_WC_SUCCESS, NULL, "the window behind it");
+	wc_is(p.scq[0], 3, IBV_WC_SUCCESS, NULL, "a message behind that");
+	is_state(p.qp[0], IBV_QPS_RTS, "the sender");
+	if (ibv_dealloc_mw(mw))
+		die("dealloc_mw");
+	pair_destroy(&p);
+}
+
+/* LOCAL_INV waits for what is before it, which nobody acknowledges. */
+static void inv_behind(void)
+{
+	struct pair_opts o = { .sq = 16, .rq = 8, .sge = 1, .buf = 8192, .type = IBV_QPT_UC,
+			       .access = IBV_ACCESS_MW_BIND };
+	struct ibv_send_wr inv, send, *bad;
+	struct ibv_mw *mw;
+	struct pair p;
+	uint32_t rkey;
+
+	pair_create(&p, &ea, &eb, &o);
+	pair_connect(&p);
+	mw = window(&p, 0);
+	rkey = ibv_inc_rkey(mw->rkey);
+	if (bind_window(&p, mw, rkey, 1))
+		die("post_send");
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "UC: a window is bound");
+	inv = (struct ibv_send_wr) { .wr_id = 3, .opcode = IBV_WR_LOCAL_INV, .send_flags = SIG,
+				     .invalidate_rkey = rkey };
+	send = (struct ibv_send_wr) { .wr_id = 2, .opcode = IBV_WR_SEND, .send_flags = SIG,
+				      .sg_list = SGE(p.buf[0], 100, p.mr[0]->lkey), .num_sge = 1,
+				      .next = &inv };
+	if (ibv_post_send(p.qp[0], &send, &bad))
+		die("post_send");
+	wc_is(p.scq[0], 2, IBV_WC_SUCCESS, NULL, "UC: a message is sent");
+	wc_is(p.scq[0], 3, IBV_WC_SUCCESS, NULL, "UC: the window is invalidated behind it");
+	if (ibv_dealloc_mw(mw))
+		die("dealloc_mw");
+	pair_destroy(&p);
+}
+
+/* A region on demand of three pages, the last of which can't be had. */
+static struct ibv_mr *holey(struct end *e)
+{
+	struct ibv_mr *mr;
+	void *at;
+
+	at = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		die("mmap");
+	mr = ibv_reg_mr(e->pd, at, 3 * PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+	/* and no other mapping takes its place */
+	if (mr && mprotect((char *)at + 2 * PAGE, PAGE, PROT_NONE))
+		die("mprotect");
+	return mr;
+}
+
+static void read_hole(void)
+{
+	struct pair_opts o = { .sq = 16, .rq = 8, .sge = 2, .buf = 8 * PAGE,
+			       .access = IBV_ACCESS_REMOTE_READ };
+	struct ibv_mr *mr = holey(&ea);
+	struct pair p;
+
+	if (!mr) {
+		skip("no on-demand regions", "a READ into memory that is not there");
+		return;
+	}
+	pair_create(&p, &ea, &eb, &o);
+	p.conn.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+	p.conn.rd_atomic = 4;
+	pair_connect(&p);
+	if (POST(p.qp[0], .wr_id = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = SIG,
+		 .sg_list = SGE(mr->addr, 2 * PAGE, mr->lkey), .num_sge = 1,
+		 .wr.rdma = { (uintptr_t)p.buf[1], p.mr[1]->rkey }))
+		die("post_send");
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a READ into memory on demand");
+	if (POST(p.qp[0], .wr_id = 2, .opcode = IBV_WR_RDMA_READ, .send_flags = SIG,
+		 .sg_list = SGE(mr->addr, 3 * PAGE, mr->lkey), .num_sge = 1,
+		 .wr.rdma = { (uintptr_t)p.buf[1], p.mr[1]->rkey }))
+		die("post_send");
+	wc_is(p.scq[0], 2, IBV_WC_LOC_PROT_ERR, NULL, "a READ into memory that is not there");
+	pair_destroy(&p);
+	ibv_dereg_mr(mr);
+}
+
+/* UC: a message that fails halfway, and the next one, which has a list of its own. */
+static void send_hole(void)
+{
+	struct pair_opts o = { .sq = 16, .rq = 8, .sge = 2, .buf = 8 * PAGE, .type = IBV_QPT_UC };
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RTS };
+	struct ibv_mr *mr = holey(&ea);
+	struct ibv_sge sge[2];
+	struct ibv_wc wc;
+	struct pair p;
+	int i;
+
+	if (!mr) {
+		skip("no on-demand regions", "a message from memory that is not there");
+		return;
+	}
+	pair_create(&p, &ea, &eb, &o);
+	pair_connect(&p);
+	for (i = 0; i < 2; i++) {
+		sge[0] = *SGE(p.buf[0], PAGE, p.mr[0]->lkey);
+		sge[1] = *SGE(mr->addr, 3 * PAGE, mr->lkey);
+		if (pair_recv(&p, 1, 10 + i, 0, 8 * PAGE) ||
+		    POST(p.qp[0], .wr_id = 1, .opcode = IBV_WR_SEND, .send_flags = SIG,
+			 .sg_list = sge, .num_sge = 2))
+			die("post");
+		wc_is(p.scq[0], 1, IBV_WC_LOC_PROT_ERR, NULL, "UC: a message from a hole");
+		is_state(p.qp[0], IBV_QPS_SQE, "its queue pair");
+		if (ibv_modify_qp(p.qp[0], &a, IBV_QP_STATE))
+			die("SQE to RTS");
+		pattern_fill(p.buf[0], 5 + i, 0, 5000);
+		memset(p.buf[1], CANARY, 8 * PAGE);
+		if (pair_send(&p, 0, 2, 0, 5000, SIG))
+			die("post_send");
+		wc_is(p.scq[0], 2, IBV_WC_SUCCESS, NULL, "UC: the next message is sent");
+		if (wc_is(p.rcq[1], 10 + i, IBV_WC_SUCCESS, &wc, "UC: and received")) {
+			is(wc.byte_len, 5000, "with its length");
+			ok(pattern_check(p.buf[1], 5 + i, 0, 5000) < 0, "and its bytes");
+		}
+		/* what was paged in may go again, and come again */
+		if (madvise(mr->addr, 2 * PAGE, MADV_DONTNEED))
+			die("madvise");
+	}
+	pair_destroy(&p);
+	ibv_dereg_mr(mr);
+}
+
+/* 10.2.9: a shared receive queue's domain is its own. */
+static void srq_domain(void)
+{
+	struct ibv_srq_init_attr sa = { .attr = { .max_wr = 8, .max_sge = 1 } };
+	struct ibv_pd *pd = ibv_alloc_pd(eb.ctx);
+	struct ibv_recv_wr wr, *bad;
+	struct ibv_qp_init_attr ia;
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+	struct pair p;
+	static uint8_t buf[PAGE];
+
+	if (!pd)
+		die("alloc_pd");
+	pair_create(&p, &ea, &eb, NULL);
+	mr = ibv_reg_mr(pd, buf, sizeof(buf), IBV_ACCESS_LOCAL_WRITE);
+	ia = (struct ibv_qp_init_attr) {
+		.send_cq = p.scq[1], .recv_cq = p.rcq[1], .srq = ibv_create_srq(pd, &sa),
+		.cap = { .max_send_wr = 1, .max_send_sge = 1 }, .qp_type = IBV_QPT_RC,
+	};
+	if (!mr || !ia.srq || ibv_destroy_qp(p.qp[1]))
+		die("srq");
+	p.qp[1] = ibv_create_qp(eb.pd, &ia);
+	if (!p.qp[1])
+		die("create_qp");
+	pair_connect(&p);
+	wr = (struct ibv_recv_wr) { .wr_id = 7, .sg_list = SGE(buf, PAGE, mr->lkey), .num_sge = 1 };
+	pattern_fill(p.buf[0], 9, 0, PAGE);
+	if (ibv_post_srq_recv(ia.srq, &wr, &bad) || pair_send(&p, 0, 1, 0, PAGE, SIG))
+		die("post");
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a message for another domain's shared queue");
+	wc_is(p.rcq[1], 7, IBV_WC_SUCCESS, &wc, "is received");
+	ok(pattern_check(buf, 9, 0, PAGE) < 0, "whole");
+	pair_destroy(&p);
+	if (ibv_destroy_srq(ia.srq) || ibv_dereg_mr(mr) || ibv_dealloc_pd(pd))
+		die("destroy");
+}
+
+/* Datagrams to nowhere are lost, each of them, and the queue goes on. */
+static void ud_nowhere(void)
+{
+	struct ibv_ah_attr aa = {
+		.is_global = 1, .port_num = 1,
+		.grh = { .dgid = eb.gid, .sgid_index = ea.gid_index, .hop_limit = 64 },
+	};
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
+	struct ibv_qp_init_attr ia = {
+		.cap = { .max_send_wr = 16, .max_send_sge = 1, .max_recv_wr = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_UD,
+	};
+	struct ibv_ah *ah = ibv_create_ah(ea.pd, &aa);
+	struct ibv_mr *mr = mr_make(&ea, PAGE, 0);
+	struct ibv_send_wr wr[3], *bad;
+	struct ibv_qp *qp;
+	int i;
+
+	ia.send_cq = ia.recv_cq = cq_make(&ea, 32);
+	qp = ibv_create_qp(ea.pd, &ia);
+	if (!ah || !qp)
+		die("UD");
+	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY))
+		die("UD to INIT");
+	a.qp_state = IBV_QPS_RTR;
+	if (ibv_modify_qp(qp, &a, IBV_QP_STATE))
+		die("UD to RTR");
+	a.qp_state = IBV_QPS_RTS;
+	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN))
+		die("UD to RTS");
+	if (system("ip -n a route flush dev v0"))
+		die("ip route");
+	for (i = 0; i < 3; i++)
+		wr[i] = (struct ibv_send_wr) {
+			.wr_id = i, .opcode = IBV_WR_SEND, .send_flags = SIG,
+			.sg_list = SGE(mr->addr, 64, mr->lkey), .num_sge = 1,
+			.wr.ud = { .ah = ah, .remote_qpn = 5, .remote_qkey = QKEY },
+			.next = i < 2 ? &wr[i + 1] : NULL,
+		};
+	if (ibv_post_send(qp, wr, &bad))
+		die("post_send");
+	for (i = 0; i < 3; i++)
+		wc_is(ia.send_cq, i, IBV_WC_SUCCESS, NULL, "datagram %d to nowhere", i);
+	wr[2].wr_id = 3;
+	if (ibv_post_send(qp, &wr[2], &bad))
+		die("post_send");
+	wc_is(ia.send_cq, 3, IBV_WC_SUCCESS, NULL, "and one that is posted later");
+	if (ibv_destroy_qp(qp) || ibv_destroy_ah(ah) || ibv_destroy_cq(ia.send_cq))
+		die("destroy");
+	mr_drop(mr);
+}
+
+static const struct test tests[] = {
+	{ "early", early },
+	{ "bind_behind", bind_behind },
+	{ "inv_behind", inv_behind },
+	{ "read_hole", read_hole },
+	{ "send_hole", send_hole },
+	{ "srq_domain", srq_domain },
+	{ "ud_nowhere", ud_nowhere },
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
+}
