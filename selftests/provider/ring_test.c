@@ -553,11 +553,11 @@ int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
 /* Objects to test with. */
 
 static struct sroce_pd spd = { .ibpd.context = &ctx.vctx.context };
-#define pd (spd.ibpd)
+static struct ibv_pd *const pd = &spd.ibpd;
 
 static struct sroce_cq *new_cq(void)
 {
-	struct ibv_cq *cq = sroce_create_cq(pd.context, 1, NULL, 0);
+	struct ibv_cq *cq = sroce_create_cq(pd->context, 1, NULL, 0);
 
 	return cq ? to_scq(cq) : NULL;
 }
@@ -571,7 +571,7 @@ static struct sroce_qp *new_qp_type(struct sroce_cq *scq, struct sroce_cq *rcq,
 			 .max_recv_sge = 3, .max_inline_data = 528 },
 		.qp_type = type,
 	};
-	struct ibv_qp *qp = sroce_create_qp(&pd, &attr);
+	struct ibv_qp *qp = sroce_create_qp(pd, &attr);
 
 	if (!qp)
 		return NULL;
@@ -818,9 +818,9 @@ static void test_opcodes(struct sroce_cq *cq)
 		IBV_QPT_RAW_PACKET,
 	};
 	struct ibv_ah_attr attr = {};
-	struct ibv_ah *ah = sroce_create_ah(&pd, &attr);
-	struct ibv_mw *mw = sroce_alloc_mw(&pd, IBV_MW_TYPE_2);
-	struct ibv_mw *mw1 = sroce_alloc_mw(&pd, IBV_MW_TYPE_1);
+	struct ibv_ah *ah = sroce_create_ah(pd, &attr);
+	struct ibv_mw *mw = sroce_alloc_mw(pd, IBV_MW_TYPE_2);
+	struct ibv_mw *mw1 = sroce_alloc_mw(pd, IBV_MW_TYPE_1);
 	struct ibv_send_wr wr = { .opcode = IBV_WR_BIND_MW };
 	struct ibv_mw_bind bind = { .wr_id = 8, .send_flags = 2 };
 	struct ibv_mr mr = { .lkey = 9 };
@@ -1376,7 +1376,7 @@ static void test_answers(void)
 	memset(&bend, 0, sizeof(bend));
 	CHECK(leak == 1 && logged);
 
-	qp = sroce_create_qp(&pd, &attr);
+	qp = sroce_create_qp(pd, &attr);
 	CHECK(qp && to_sqp(qp)->sq.max_sge == 32);
 	CHECK(to_sqp(qp)->max_inline == 528);
 	qp->state = IBV_QPS_RTS;
@@ -1387,6 +1387,905 @@ static void test_answers(void)
 	drop_cq(cq);
 	CHECK(leak == 0);
 	done("answers that cannot be right; a queue pair with an SRQ");
+}
+
+/* Shared receive queues. */
+
+static struct ibv_recv_wr srq_wr(uint64_t id, struct ibv_sge *sge, int num)
+{
+	return (struct ibv_recv_wr){ .wr_id = id, .sg_list = sge,
+				     .num_sge = num };
+}
+
+static void test_srq(struct sroce_cq *cq)
+{
+	struct ibv_srq_init_attr attr = { .attr = { .max_sge = 2 } };
+	struct ibv_srq *ibsrq = sroce_create_srq(pd, &attr);
+	struct sroce_ring *ring = to_ssrq(ibsrq)->wq.ring.ring;
+	struct ibv_srq_attr mod = { .max_wr = 32 };
+	struct sroce_ring_view *v = &to_ssrq(ibsrq)->wq.ring;
+	struct ibv_recv_wr wr, *bad = NULL;
+	struct ibv_sge sge[3] = { { 1, 2, 3 }, { 4, 5, 6 } };
+	uint64_t id = 0, taken = 0;
+	uint32_t num;
+	int i, full = 0;
+
+	memset(&db, 0, sizeof(db));
+	CHECK(sroce_get_srq_num(ibsrq, &num) == EOPNOTSUPP);
+	v->prod = v->cons = ring->prod = ring->cons = 0xfffffff0;
+	for (i = 0; i < 5000; i++) {
+		struct sroce_recv_wqe *wqe;
+
+		if (pick(100) < 55) {
+			int ret;
+
+			wr = srq_wr(id, sge, pick(3));
+			ret = sroce_post_srq_recv(ibsrq, &wr, &bad);
+			CHECK(ret == (id - taken == rq_entries ? ENOMEM : 0));
+			full += !!ret;
+			id += !ret;
+		} else if (taken != id) {
+			/* The kernel takes one, in order. */
+			wqe = sroce_ring_entry(v, ring->cons);
+			CHECK(wqe->wr_id == taken && wqe->num_sge <= 2);
+			taken++;
+			__atomic_store_n(&ring->cons, ring->cons + 1,
+					 __ATOMIC_RELEASE);
+		}
+		CHECK(ring->prod - ring->cons == id - taken);
+	}
+	CHECK(full > 20 && !db.writes);
+	wr = srq_wr(0, sge, 3);
+	CHECK(sroce_post_srq_recv(ibsrq, &wr, &bad) == EINVAL && bad == &wr);
+	done("SRQ: entries are used again when the kernel says so");
+
+	v->prod = v->cons = ring->prod = ring->cons = 100;
+	wr = srq_wr(1, sge, 1);
+	for (i = 0; i < (int)rq_entries; i++)
+		CHECK(!sroce_post_srq_recv(ibsrq, &wr, &bad));
+	ring->cons = 99;
+	CHECK(sroce_post_srq_recv(ibsrq, &wr, &bad) == ENOMEM);
+	ring->cons = 101 + rq_entries;
+	CHECK(sroce_post_srq_recv(ibsrq, &wr, &bad) == ENOMEM);
+	ring->cons = 102;
+	CHECK(!sroce_post_srq_recv(ibsrq, &wr, &bad));
+	CHECK(!sroce_post_srq_recv(ibsrq, &wr, &bad));
+	CHECK(sroce_post_srq_recv(ibsrq, &wr, &bad) == ENOMEM);
+	done("SRQ: an index that cannot be frees nothing");
+
+	for (i = 102; i < 110; i++)
+		((struct sroce_recv_wqe *)sroce_ring_entry(v, i))->wr_id = i;
+	resize_errno = EINVAL;
+	CHECK(sroce_modify_srq(ibsrq, &mod, IBV_SRQ_MAX_WR) == EINVAL);
+	CHECK(v->num == rq_entries);
+	resize_errno = 0;
+	CHECK(!sroce_modify_srq(ibsrq, &mod, IBV_SRQ_LIMIT));
+	CHECK(!sroce_modify_srq(ibsrq, &mod, IBV_SRQ_MAX_WR));
+	CHECK(v->num == 32 && v->ring != ring && v->ring->prod == 110);
+	for (i = 0; i < 24; i++)
+		CHECK(!sroce_post_srq_recv(ibsrq, &wr, &bad));
+	CHECK(sroce_post_srq_recv(ibsrq, &wr, &bad) == ENOMEM);
+	for (i = 102; i < 110; i++)
+		CHECK(((struct sroce_recv_wqe *)
+		       sroce_ring_entry(v, i))->wr_id == (uint64_t)i);
+	CHECK(!sroce_destroy_srq(ibsrq));
+	done("SRQ: resize with entries in it");
+}
+
+static void test_xrc_srq(struct sroce_cq *cq)
+{
+	struct ibv_xrcd xrcd;
+	struct ibv_srq_init_attr_ex attr = {
+		.attr = { .max_sge = 1 }, .srq_context = &xrcd,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_XRCD,
+		.srq_type = IBV_SRQT_XRC, .pd = pd, .cq = &cq->vcq.cq,
+		.xrcd = &xrcd,
+	};
+	struct ibv_qp_init_attr_ex tgt = {
+		.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+		.xrcd = &xrcd,
+	};
+	struct ibv_recv_wr rwr = {}, *rbad;
+	struct ibv_send_wr wr = {}, *bad;
+	struct ibv_srq *srq;
+	struct ibv_qp *qp;
+	struct ibv_wc wc;
+	uint32_t num;
+
+	attr.srq_type = IBV_SRQT_TM;
+	CHECK(!sroce_create_srq_ex(pd->context, &attr) && errno == EOPNOTSUPP);
+	attr.srq_type = IBV_SRQT_XRC;
+	srq = sroce_create_srq_ex(pd->context, &attr);
+	CHECK(srq && srq->srq_context == &xrcd && srq->pd == pd);
+	CHECK(!sroce_get_srq_num(srq, &num) && num == next_srqn - 1);
+
+	/* The target has no rings and no completion queues. */
+	qp = sroce_create_qp_ex(pd->context, &tgt);
+	CHECK(qp && !to_sqp(qp)->sq.ring.num && !to_sqp(qp)->rq.ring.num);
+	qp->state = IBV_QPS_RTS;
+	CHECK(sroce_post_send(qp, &wr, &bad) == EINVAL);
+	CHECK(sroce_post_recv(qp, &rwr, &rbad) == EINVAL);
+	complete(cq, qp->qp_num, IBV_WC_RECV, 7, 0);
+	complete(cq, qp->qp_num, IBV_WC_SEND, 8, 0);
+	CHECK(poll1(cq, &wc) == 1 && wc.wr_id == 7);
+	CHECK(poll1(cq, &wc) == 0);
+	CHECK(!sroce_destroy_qp(qp));
+	CHECK(!sroce_destroy_srq(srq));
+	complete(cq, 1, IBV_WC_RECV, 7, 0);
+	CHECK(poll1(cq, &wc) == 0);
+	done("XRC: a target without rings; its messages on the SRQ's queue");
+}
+
+/* ibv_wr_*() */
+
+static struct sroce_qp *new_qp_ex(struct sroce_cq *cq, enum ibv_qp_type type,
+				  uint64_t ops)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = &cq->vcq.cq, .recv_cq = &cq->vcq.cq,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 32,
+			 .max_recv_sge = 3, .max_inline_data = 528 },
+		.qp_type = type, .pd = pd, .send_ops_flags = ops,
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+	};
+	struct ibv_qp *qp = sroce_create_qp_ex(pd->context, &attr);
+
+	if (!qp)
+		return NULL;
+	qp->state = IBV_QPS_RTS;
+	return to_sqp(qp);
+}
+
+static void test_qp_ex_place(struct sroce_cq *cq)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = &cq->vcq.cq, .recv_cq = &cq->vcq.cq,
+		.qp_type = IBV_QPT_RC, .pd = pd, .max_tso_header = 64,
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_MAX_TSO_HEADER,
+	};
+	static const struct { size_t at; int flush; } places[] = {
+		{ 352, 0 }, { 360, 1 }, { 376, 1 }, { 424, 1 },
+	};
+	struct sroce_qp *qp;
+	unsigned int i;
+
+	for (i = 0; i < 4; i++) {
+		qp_ex_at = places[i].at;
+		ctx.qp_ex_at = sroce_find_qp_ex();
+		CHECK(ctx.qp_ex_at == qp_ex_at);
+		qp = new_qp(cq, cq);
+		CHECK(!ibv_qp_to_qp_ex(&qp->vqp.qp));
+		drop_qp(qp);
+		qp = new_qp_ex(cq, IBV_QPT_RC, IBV_QP_EX_WITH_SEND);
+		CHECK(ibv_qp_to_qp_ex(&qp->vqp.qp) == &qp->vqp.qp_ex);
+		CHECK(qp->vqp.qp_ex.wr_start && qp->vqp.qp_ex.wr_atomic_write);
+		/* comp_mask and xrcd as libibverbs left them, but for the flag */
+		CHECK(*(uint32_t *)((uint8_t *)qp + qp_ex_at) == VERBS_QP_EX);
+		CHECK(*((uint8_t *)qp + qp_ex_at + 8) == 0x5a);
+		CHECK(!qp->owner.custom && !qp->owner.parent);
+		drop_qp(qp);
+		qp = new_qp_ex(cq, IBV_QPT_RC, IBV_QP_EX_WITH_FLUSH);
+		CHECK(!!qp == places[i].flush);
+		if (qp)
+			drop_qp(qp);
+		else
+			CHECK(errno == EOPNOTSUPP);
+	}
+	qp_ex_at = 432;
+	CHECK(!sroce_find_qp_ex());
+	ctx.qp_ex_at = 0;
+	CHECK(!new_qp_ex(cq, IBV_QPT_RC, IBV_QP_EX_WITH_SEND));
+	CHECK(errno == EOPNOTSUPP);
+	qp_ex_at = 360;
+	ctx.qp_ex_at = sroce_find_qp_ex();
+
+	CHECK(!new_qp_ex(cq, IBV_QPT_RC, IBV_QP_EX_WITH_TSO));
+	CHECK(!new_qp_ex(cq, IBV_QPT_RC, 1ULL << 40) && errno == EOPNOTSUPP);
+	CHECK(!new_qp_ex(cq, IBV_QPT_UD, IBV_QP_EX_WITH_RDMA_READ));
+	CHECK(!new_qp_ex(cq, IBV_QPT_UC, IBV_QP_EX_WITH_SEND_WITH_INV));
+	CHECK(!new_qp_ex(cq, IBV_QPT_RAW_PACKET, IBV_QP_EX_WITH_SEND_WITH_IMM));
+	CHECK(!sroce_create_qp_ex(pd->context, &attr) && errno == EOPNOTSUPP);
+	done("extended queue pairs, wherever libibverbs looks for the flag");
+}
+
+/*
+ * The same request by a list and by the calls, at the same place: the bytes
+ * have to be the same.
+ */
+static uint8_t snap[1024], snap2[1024];
+
+static void snapshot(struct sroce_qp *qp, uint8_t *to)
+{
+	memcpy(to, qp->sq.ring.ring + 1, sq_blocks * SROCE_SQ_BLOCK);
+}
+
+static void test_wr_same(struct sroce_cq *cq)
+{
+	static const enum ibv_qp_type types[] = {
+		IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND,
+		IBV_QPT_RAW_PACKET,
+	};
+	struct ibv_ah_attr ah_attr = {};
+	struct ibv_ah *ah = sroce_create_ah(pd, &ah_attr);
+	struct ibv_mw *mw = sroce_alloc_mw(pd, IBV_MW_TYPE_2);
+	struct ibv_mr mr = { .lkey = 12 };
+	uint8_t buf[528], *text = buf;
+	uint32_t round, i, k;
+
+	for (i = 0; i < sizeof(buf); i++)
+		buf[i] = rnd() >> 24;
+
+	for (round = 0; round < 4000; round++) {
+		enum ibv_qp_type type = types[pick(5)];
+		size_t base = shm_used;
+		struct sroce_qp *qp = new_qp_ex(cq, type, sroce_send_ops(type));
+		struct ibv_qp_ex *ex = &qp->vqp.qp_ex;
+		uint32_t at = 0xfffffff0 + pick(32), op, len = 0;
+		struct ibv_data_buf bufs[8];
+		struct ibv_sge sge[32];
+		struct ibv_send_wr wr = { .sg_list = sge, .wr_id = rnd(),
+					  .imm_data = rnd() };
+		int how = pick(4), plain;
+
+		do
+			op = pick(16);
+		while (!(opcodes_of(type) & 1U << op));
+		wr.opcode = op;
+		plain = op == 7 || op == 8;
+		wr.send_flags = pick(8);
+		wr.num_sge = how < 2 ? 1 : pick(8);
+		if (op > 3 && op != 9)
+			how &= 2;
+		if (plain)
+			wr.num_sge = 0;
+		for (k = 0; k < (uint32_t)wr.num_sge; k++) {
+			sge[k].length = op == 15 ? 8 : pick(60);
+			sge[k].lkey = rnd();
+			sge[k].addr = (uintptr_t)text + len;
+			bufs[k].addr = text + len;
+			bufs[k].length = sge[k].length;
+			len += sge[k].length;
+		}
+		if (how & 1)
+			wr.send_flags |= IBV_SEND_INLINE;
+		if (op <= 1 || op == 4 || op == 15) {
+			wr.wr.rdma.remote_addr = rnd();
+			wr.wr.rdma.rkey = rnd();
+		} else if (op == 5 || op == 6) {
+			wr.wr.atomic.remote_addr = rnd();
+			wr.wr.atomic.rkey = rnd();
+			wr.wr.atomic.compare_add = rnd();
+			wr.wr.atomic.swap = rnd();
+		} else if (op == 8) {
+			wr.bind_mw.mw = mw;
+			wr.bind_mw.rkey = rnd();
+			wr.bind_mw.bind_info.mr = &mr;
+			wr.bind_mw.bind_info.addr = rnd();
+			wr.bind_mw.bind_info.length = rnd();
+			wr.bind_mw.bind_info.mw_access_flags = pick(64);
+		}
+		if (type == IBV_QPT_UD) {
+			wr.wr.ud.ah = ah;
+			wr.wr.ud.remote_qpn = rnd();
+			wr.wr.ud.remote_qkey = rnd();
+		}
+		wr.qp_type.xrc.remote_srqn = rnd();
+		qp->sq_sig_all = pick(2);
+		if (op == 15) {
+			wr.num_sge = 1;
+			sge[0].length = 8;
+			sge[0].addr = (uintptr_t)buf;
+			wr.send_flags |= IBV_SEND_INLINE;
+		}
+
+		CHECK(post_at(qp, at, &wr) == 0);
+		snapshot(qp, snap);
+
+		start_wq(&qp->sq, at);
+		memset(qp->sq.ring.ring + 1, 0xa5, sq_blocks * SROCE_SQ_BLOCK);
+		ex->wr_id = wr.wr_id;
+		ex->wr_flags = wr.send_flags;
+		ibv_wr_start(ex);
+		switch (op) {
+		case 0:
+			ibv_wr_rdma_write(ex, wr.wr.rdma.rkey,
+					  wr.wr.rdma.remote_addr);
+			break;
+		case 1:
+			ibv_wr_rdma_write_imm(ex, wr.wr.rdma.rkey,
+					      wr.wr.rdma.remote_addr,
+					      wr.imm_data);
+			break;
+		case 2:
+			ibv_wr_send(ex);
+			break;
+		case 3:
+			ibv_wr_send_imm(ex, wr.imm_data);
+			break;
+		case 4:
+			ibv_wr_rdma_read(ex, wr.wr.rdma.rkey,
+					 wr.wr.rdma.remote_addr);
+			break;
+		case 5:
+			ibv_wr_atomic_cmp_swp(ex, wr.wr.atomic.rkey,
+					      wr.wr.atomic.remote_addr,
+					      wr.wr.atomic.compare_add,
+					      wr.wr.atomic.swap);
+			break;
+		case 6:
+			ibv_wr_atomic_fetch_add(ex, wr.wr.atomic.rkey,
+						wr.wr.atomic.remote_addr,
+						wr.wr.atomic.compare_add);
+			break;
+		case 7:
+			ibv_wr_local_inv(ex, wr.invalidate_rkey);
+			break;
+		case 8:
+			ibv_wr_bind_mw(ex, mw, wr.bind_mw.rkey,
+				       &wr.bind_mw.bind_info);
+			break;
+		case 9:
+			ibv_wr_send_inv(ex, wr.invalidate_rkey);
+			break;
+		case 15:
+			ibv_wr_atomic_write(ex, wr.wr.rdma.rkey,
+					    wr.wr.rdma.remote_addr, buf);
+			break;
+		}
+		if (type == IBV_QPT_UD)
+			ibv_wr_set_ud_addr(ex, ah, wr.wr.ud.remote_qpn,
+					   wr.wr.ud.remote_qkey);
+		if (type == IBV_QPT_XRC_SEND && !plain)
+			ibv_wr_set_xrc_srqn(ex, wr.qp_type.xrc.remote_srqn);
+		if (plain || op == 15)
+			;
+		else if (how == 0)
+			ibv_wr_set_sge(ex, sge[0].lkey, sge[0].addr,
+				       sge[0].length);
+		else if (how == 1)
+			ibv_wr_set_inline_data(ex, bufs[0].addr,
+					       bufs[0].length);
+		else if (how == 2)
+			ibv_wr_set_sge_list(ex, wr.num_sge, sge);
+		else
+			ibv_wr_set_inline_data_list(ex, wr.num_sge, bufs);
+		/* Nothing is to be seen before the end. */
+		CHECK(qp->sq.ring.ring->prod == at);
+		CHECK(ibv_wr_complete(ex) == 0);
+		CHECK(qp->sq.ring.ring->prod == at + head.num_blocks);
+		snapshot(qp, snap2);
+		CHECK(!memcmp(snap, snap2, sq_blocks * SROCE_SQ_BLOCK));
+		if (broken) {
+			printf("# type %d opcode %d how %d\n", type, op, how);
+			break;
+		}
+		drop_qp(qp);
+		shm_used = base;
+	}
+	CHECK(!sroce_dealloc_mw(mw) && !sroce_destroy_ah(ah));
+	done("ibv_wr_*(): the same bytes as by ibv_post_send()");
+}
+
+static void test_wr_batch(struct sroce_cq *cq)
+{
+	struct sroce_qp *qp = new_qp_ex(cq, IBV_QPT_RC,
+					sroce_send_ops(IBV_QPT_RC));
+	struct sroce_qp *few = new_qp_ex(cq, IBV_QPT_RC, IBV_QP_EX_WITH_SEND);
+	struct ibv_qp_ex *ex = &qp->vqp.qp_ex;
+	struct sroce_ring *ring = qp->sq.ring.ring;
+	struct ibv_data_buf huge[2];
+	struct sroce_send_wqe *wqe;
+	uint8_t buf[600] = { 1, 2, 3 };
+	struct ibv_sge sge[33] = {};
+	int i;
+
+	memset(&db, 0, sizeof(db));
+	start_wq(&qp->sq, 0xfffffff8);
+	ring->flags = SROCE_RING_NEED_WAKEUP;
+	ex->wr_flags = 0;
+	ibv_wr_start(ex);
+	for (i = 0; i < 5; i++) {
+		ex->wr_id = i;
+		ibv_wr_send(ex);
+		ibv_wr_set_inline_data(ex, buf, 80);
+	}
+	CHECK(ring->prod == 0xfffffff8 && !db.writes);
+	CHECK(!ibv_wr_complete(ex));
+	CHECK(ring->prod == 2 && db.writes == 1 && db.qp_num == qp->sq.key);
+	for (i = 0; i < 5; i++) {
+		wqe = sroce_ring_entry(&qp->sq.ring, 0xfffffff8 + 2 * i);
+		CHECK(wqe->wr_id == (uint64_t)i && wqe->num_blocks == 2);
+	}
+	ibv_wr_start(ex);
+	CHECK(!ibv_wr_complete(ex) && ring->prod == 2 && db.writes == 1);
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	ibv_wr_abort(ex);
+	CHECK(ring->prod == 2 && qp->sq.ring.prod == 2 && db.writes == 1);
+	ex->wr_id = 9;
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	CHECK(!ibv_wr_complete(ex) && ring->prod == 3 && db.writes == 2);
+	wqe = sroce_ring_entry(&qp->sq.ring, 2);
+	CHECK(wqe->wr_id == 9 && wqe->num_blocks == 1 && !wqe->num_sge);
+	db.write_errno = EIO;
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	CHECK(ibv_wr_complete(ex) == EIO);
+	memset(&db, 0, sizeof(db));
+	done("ibv_wr_*(): one index, one doorbell; abort leaves nothing");
+
+#define FAILS(err, calls)						\
+	do {								\
+		uint32_t prod = ring->prod;				\
+									\
+		ibv_wr_start(ex);					\
+		ibv_wr_send(ex);					\
+		calls;							\
+		ibv_wr_send(ex);					\
+		CHECK(ibv_wr_complete(ex) == (err));			\
+		CHECK(ring->prod == prod && qp->sq.ring.prod == prod);	\
+		CHECK(!db.writes);					\
+	} while (0)
+
+	start_wq(&qp->sq, 0);
+	huge[0] = (struct ibv_data_buf){ buf, SIZE_MAX };
+	huge[1] = (struct ibv_data_buf){ buf, 2 };
+	FAILS(EINVAL, ibv_wr_set_sge_list(ex, 33, sge));
+	FAILS(EINVAL, ibv_wr_set_inline_data(ex, buf, 529));
+	FAILS(EINVAL, ibv_wr_set_inline_data_list(ex, 2, huge));
+	FAILS(EINVAL, ibv_wr_set_ud_addr(ex, NULL, 1, 2));
+	FAILS(EINVAL, ibv_wr_set_xrc_srqn(ex, 1));
+	FAILS(EINVAL, (ibv_wr_rdma_read(ex, 1, 2),
+		       ibv_wr_set_inline_data(ex, buf, 1)));
+	FAILS(EINVAL, (ibv_wr_local_inv(ex, 1), ibv_wr_set_sge(ex, 1, 2, 3)));
+	FAILS(EINVAL, ex->wr_flush(ex, 1, 2, 1ULL << 32, 1, 0));
+	FAILS(EINVAL, (ex->wr_flags = IBV_SEND_IP_CSUM));
+	ex->wr_flags = 0;
+	FAILS(ENOMEM, for (i = 0; i < 20; i++) ibv_wr_send(ex));
+	FAILS(ENOMEM, (ibv_wr_set_inline_data(ex, buf, 528), ibv_wr_send(ex),
+		       ibv_wr_set_inline_data(ex, buf, 400)));
+	/* The first error is the one that is told. */
+	FAILS(ENOMEM, (ibv_wr_set_inline_data(ex, buf, 528), ibv_wr_send(ex),
+		       ibv_wr_set_inline_data(ex, buf, 528),
+		       ibv_wr_set_sge_list(ex, 33, sge)));
+	qp->vqp.qp.state = IBV_QPS_RTR;
+	FAILS(EINVAL, (void)0);
+	qp->vqp.qp.state = IBV_QPS_RTS;
+	ibv_wr_start(ex);
+	ibv_wr_set_sge(ex, 1, 2, 3);
+	CHECK(ibv_wr_complete(ex) == EINVAL);
+	ex = &few->vqp.qp_ex;
+	ring = few->sq.ring.ring;
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	ibv_wr_rdma_write(ex, 1, 2);
+	CHECK(ibv_wr_complete(ex) == EINVAL && !ring->prod);
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	CHECK(!ibv_wr_complete(ex) && ring->prod == 1);
+	done("ibv_wr_*(): any error and nothing is posted");
+
+	ex = &qp->vqp.qp_ex;
+	start_wq(&qp->sq, 3);
+	ex->wr_id = 5;
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_start(ex);
+	ibv_wr_flush(ex, 0x11, 0x22, 0x33, IBV_FLUSH_PERSISTENT, IBV_FLUSH_MR);
+	CHECK(!ibv_wr_complete(ex));
+	memcpy(&head, sroce_ring_entry(&qp->sq.ring, 3), sizeof(head));
+	CHECK(head.opcode == 14 && head.rkey == 0x11 && head.num_blocks == 1);
+	CHECK(head.remote_addr == 0x22 && head.flush_len == 0x33);
+	CHECK(head.flush_type == 2 && head.flush_level == 1 && !head.swap);
+	CHECK(!head.reserved_flush && !head.num_sge && head.flags == 2);
+	done("FLUSH");
+	drop_qp(qp);
+	drop_qp(few);
+}
+
+/* Extended completion queues. */
+
+static struct sroce_cq *new_cq_ex(uint64_t wc_flags)
+{
+	struct ibv_cq_init_attr_ex attr = { .cqe = 1, .wc_flags = wc_flags };
+	struct ibv_cq_ex *cq = sroce_create_cq_ex(pd->context, &attr);
+
+	return cq ? to_scq_ex(cq) : NULL;
+}
+
+static void test_cq_ex(void)
+{
+	struct ibv_cq_init_attr_ex attr = { .cqe = 1,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS };
+	struct ibv_poll_cq_attr poll = {};
+	struct sroce_cq *cq = new_cq_ex(IBV_WC_STANDARD_FLAGS);
+	struct ibv_cq_ex *ex = &cq->vcq.cq_ex;
+	struct sroce_ring *ring = cq->ring.ring;
+	struct sroce_qp *qp = new_qp(cq, cq);
+	struct sroce_cqe *cqe;
+	int i;
+
+	CHECK(!cq_asked.flags);
+	drop_cq(new_cq_ex(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP));
+	CHECK(cq_asked.flags == SROCE_CQ_TIMESTAMP);
+	drop_cq(new_cq_ex(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK |
+			  IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG));
+	CHECK(cq_asked.flags == SROCE_CQ_WALLCLOCK);
+	CHECK(!new_cq_ex(IBV_WC_EX_WITH_TM_INFO) && errno == EOPNOTSUPP);
+	CHECK(!new_cq_ex(1ULL << 40) && errno == EOPNOTSUPP);
+	attr.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	CHECK(!sroce_create_cq_ex(pd->context, &attr) && errno == EOPNOTSUPP);
+	done("extended completion queues: which flags there are");
+
+	start_cq(cq, 0xfffffffe);
+	start_wq(&qp->sq, 0);
+	qp->sq.ring.prod = 9;
+	poll.comp_mask = 1;
+	CHECK(ibv_start_poll(ex, &poll) == EINVAL);
+	poll.comp_mask = 0;
+	CHECK(ibv_start_poll(ex, &poll) == ENOENT);
+	complete(cq, 0xabcdef, IBV_WC_SEND, 1, 0);
+	CHECK(ibv_start_poll(ex, &poll) == ENOENT && ring->cons == 0xffffffff);
+
+	complete(cq, qp->sq.key, IBV_WC_SEND, 2, 3);
+	complete(cq, 0xabcdef, IBV_WC_SEND, 3, 0);
+	complete(cq, qp->sq.key, IBV_WC_RECV, 4, 0);
+	cqe = sroce_ring_entry(&cq->ring, 1);
+	cqe->timestamp = 0x1111111111111111;
+	cqe->wallclock = 0x2222222222222222;
+	cqe->byte_len = 11;
+	cqe->imm_data = 12;
+	cqe->src_qp = 13;
+	cqe->vendor_err = 14;
+	cqe->status = IBV_WC_LOC_LEN_ERR;
+	cqe->wc_flags = SROCE_WC_GRH | SROCE_WC_VLAN | SROCE_WC_IP_CSUM_OK;
+	cqe->sl = 3;
+	cqe->flow_tag = 0x777;
+	cqe->cvlan = 0x6abc;
+	CHECK(ibv_start_poll(ex, &poll) == 0);
+	CHECK(ex->wr_id == 2 && ex->status == IBV_WC_SUCCESS);
+	CHECK(ibv_wc_read_opcode(ex) == IBV_WC_SEND);
+	CHECK(ibv_wc_read_cvlan(ex) == 0);
+	CHECK(qp->sq.ring.cons == 3 && ring->cons == 0xffffffff);
+	/* An event may be asked for while polling. */
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0) && ring->arm);
+	CHECK(ibv_next_poll(ex) == 0 && ring->cons == 1);
+	CHECK(ex->wr_id == 4 && ex->status == IBV_WC_LOC_LEN_ERR);
+	CHECK(ibv_wc_read_opcode(ex) == IBV_WC_RECV);
+	CHECK(ibv_wc_read_vendor_err(ex) == 14);
+	CHECK(ibv_wc_read_byte_len(ex) == 11);
+	CHECK(ibv_wc_read_imm_data(ex) == 12);
+	CHECK(ibv_wc_read_qp_num(ex) == qp->sq.key);
+	CHECK(ibv_wc_read_src_qp(ex) == 13);
+	CHECK(ibv_wc_read_wc_flags(ex) == (IBV_WC_GRH | IBV_WC_IP_CSUM_OK));
+	CHECK(ibv_wc_read_slid(ex) == 0 && ibv_wc_read_sl(ex) == 3);
+	CHECK(ibv_wc_read_dlid_path_bits(ex) == 0);
+	CHECK(ibv_wc_read_completion_ts(ex) == 0x1111111111111111);
+	CHECK(ibv_wc_read_completion_wallclock_ns(ex) == 0x2222222222222222);
+	CHECK(ibv_wc_read_cvlan(ex) == 0x6abc);
+	CHECK(ibv_wc_read_flow_tag(ex) == 0x777);
+	CHECK(ibv_next_poll(ex) == ENOENT && ring->cons == 2);
+	ibv_end_poll(ex);
+	CHECK(ring->cons == 2);
+
+	/* What ends in the middle keeps the rest, and the ring may fill up. */
+	for (i = 0; i < (int)cq_entries; i++)
+		complete(cq, qp->sq.key, IBV_WC_SEND, i, 3);
+	CHECK(ibv_start_poll(ex, &poll) == 0 && ex->wr_id == 0);
+	CHECK(ibv_next_poll(ex) == 0 && ex->wr_id == 1);
+	ibv_end_poll(ex);
+	CHECK(ring->cons == 4);
+	CHECK(ibv_start_poll(ex, &poll) == 0 && ex->wr_id == 2);
+	ring->prod = 4 + cq_entries + 2;
+	CHECK(ibv_next_poll(ex) == EIO);
+	ibv_end_poll(ex);
+	CHECK(ibv_start_poll(ex, &poll) == EIO);
+	start_cq(cq, 0);
+	CHECK(ibv_start_poll(ex, &poll) == ENOENT);
+	drop_qp(qp);
+	drop_cq(cq);
+	done("extended completion queues: every field, one by one, and a bad ring");
+}
+
+static void test_resize_cq(void)
+{
+	struct sroce_cq *cq = new_cq();
+	struct sroce_qp *qp = new_qp(cq, cq);
+	struct ibv_wc wc[80];
+	int i;
+
+	start_cq(cq, 0xfffffff9);
+	for (i = 0; i < 12; i++)
+		complete(cq, qp->sq.key, IBV_WC_SEND, i, 0);
+	CHECK(sroce_poll_cq(&cq->vcq.cq, 3, wc) == 3);
+	CHECK(sroce_resize_cq(&cq->vcq.cq, 0) == EINVAL);
+	resize_errno = ENOMEM;
+	CHECK(sroce_resize_cq(&cq->vcq.cq, 64) == ENOMEM);
+	resize_errno = 0;
+	CHECK(cq->ring.num == cq_entries);
+	CHECK(sroce_resize_cq(&cq->vcq.cq, 64) == 0);
+	CHECK(cq->ring.num == 64 && cq->vcq.cq.cqe == 64);
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0));
+	CHECK(cq->ring.ring->arm == SROCE_CQ_ARM_NEXT);
+	for (i = 12; i < 3 + 64; i++)
+		complete(cq, qp->sq.key, IBV_WC_SEND, i, 0);
+	CHECK(sroce_poll_cq(&cq->vcq.cq, 80, wc) == 64);
+	for (i = 0; i < 64; i++)
+		CHECK(wc[i].wr_id == (uint64_t)i + 3);
+	CHECK(sroce_resize_cq(&cq->vcq.cq, 16) == 0 && cq->ring.num == 16);
+	complete(cq, qp->sq.key, IBV_WC_SEND, 99, 0);
+	CHECK(poll1(cq, wc) == 1 && wc[0].wr_id == 99);
+	drop_qp(qp);
+	drop_cq(cq);
+	done("resize with completions in the ring, up and down");
+}
+
+/* Memory. */
+
+static void test_dm(void)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 5000 };
+	uint8_t in[5000], out[5000];
+	struct ibv_dm *dm, *imp;
+	struct ibv_mr *mr;
+	uint32_t i;
+
+	for (i = 0; i < sizeof(in); i++)
+		in[i] = rnd() >> 24;
+	dm_resp.offset = shm_used;
+	dm_resp.length = 8192;
+	shm_used += 8192;
+	memset(shm + dm_resp.offset, 0xa5, 8192);
+
+	attr.length = 8193;
+	CHECK(!sroce_alloc_dm(pd->context, &attr) && errno == EPROTO);
+	attr.length = 0;
+	CHECK(!sroce_alloc_dm(pd->context, &attr) && errno == EINVAL);
+	attr.length = 5000;
+	attr.comp_mask = 1;
+	CHECK(!sroce_alloc_dm(pd->context, &attr) && errno == EINVAL);
+	attr.comp_mask = 0;
+	dm = sroce_alloc_dm(pd->context, &attr);
+	CHECK(!ibv_memcpy_to_dm(dm, 0, in, 5000));
+	CHECK(!memcmp(shm + dm_resp.offset, in, 5000));
+	CHECK(shm[dm_resp.offset + 5000] == 0xa5);
+	CHECK(!ibv_memcpy_to_dm(dm, 4996, in, 4));
+	CHECK(!memcmp(shm + dm_resp.offset + 4996, in, 4));
+	CHECK(!ibv_memcpy_from_dm(out, dm, 4, 4000));
+	CHECK(!memcmp(out, in + 4, 4000));
+	for (i = 1; i < 4; i++) {
+		CHECK(ibv_memcpy_to_dm(dm, i, in, 4) == EINVAL);
+		CHECK(ibv_memcpy_to_dm(dm, 4, in, i) == EINVAL);
+		CHECK(ibv_memcpy_from_dm(out, dm, i, 4) == EINVAL);
+		CHECK(ibv_memcpy_from_dm(out, dm, 4, i) == EINVAL);
+	}
+	CHECK(!ibv_memcpy_from_dm(out, dm, 5000, 0));
+	CHECK(ibv_memcpy_to_dm(dm, 0, in, 5004) == EINVAL);
+	CHECK(ibv_memcpy_to_dm(dm, 5000, in, 4) == EINVAL);
+	CHECK(ibv_memcpy_to_dm(dm, 5004, in, 0) == EINVAL);
+	CHECK(ibv_memcpy_to_dm(dm, UINT64_MAX - 3, in, 8) == EINVAL);
+	CHECK(ibv_memcpy_from_dm(out, dm, 4, SIZE_MAX - 3) == EINVAL);
+	CHECK(ibv_memcpy_from_dm(out, dm, 4996, 8) == EINVAL);
+	mr = sroce_reg_dm_mr(pd, dm, 1000, 4000, IBV_ACCESS_ZERO_BASED);
+	CHECK(mr && dm_regs == 1 && !sroce_dereg_mr(verbs_get_mr(mr)));
+	CHECK(!sroce_reg_dm_mr(pd, dm, 1000, 4001, 0) && errno == EINVAL);
+	CHECK(!sroce_reg_dm_mr(pd, dm, UINT64_MAX, 2, 0) && dm_regs == 1);
+
+	imp = sroce_import_dm(pd->context, 77);
+	CHECK(imp && imp->handle == 77);
+	CHECK(!ibv_memcpy_from_dm(out, imp, 0, 100) && !memcmp(out, in, 100));
+	CHECK(ibv_memcpy_from_dm(out, imp, 8192, 4) == EINVAL);
+	sroce_unimport_dm(imp);
+	CHECK(!sroce_free_dm(dm));
+	dm_resp.length = 0;
+	CHECK(!sroce_import_dm(pd->context, 77) && errno == EPROTO);
+	done("device memory: what is copied, and not a byte beyond");
+
+	i = deregs;
+	mr = sroce_alloc_null_mr(pd);
+	CHECK(mr->lkey == SROCE_NULL_LKEY && mr->pd == pd && !mr->rkey);
+	CHECK(mr->context == pd->context);
+	CHECK(!sroce_dereg_mr(verbs_get_mr(mr)) && deregs == (int)i);
+	done("the null region is no business of the kernel's");
+}
+
+/* Domains. */
+
+static struct { int allocs, frees, mode; void *context; uint64_t types; } al;
+
+static void *al_alloc(struct ibv_pd *parent, void *context, size_t size,
+		      size_t alignment, uint64_t type)
+{
+	al.allocs++;
+	al.context = context;
+	al.types |= 1ULL << (type & 63);
+	CHECK(type >> 32 == SROCE_DRIVER_ID && !(size % alignment));
+	if (al.mode == 1)
+		return IBV_ALLOCATOR_USE_DEFAULT;
+	if (al.mode == 2)
+		return NULL;
+	return memset(aligned_alloc(alignment, size), 0xcc, size);
+}
+
+static void al_free(struct ibv_pd *parent, void *context, void *mem,
+		    uint64_t type)
+{
+	al.frees++;
+	CHECK(context == al.context && type >> 32 == SROCE_DRIVER_ID);
+	free(mem);
+}
+
+static void use_parent(struct ibv_pd *parent, bool unlocked)
+{
+	struct ibv_cq_init_attr_ex cq_attr = {
+		.cqe = 1, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+		.parent_domain = parent,
+	};
+	struct ibv_srq_init_attr srq_attr = { .attr = { .max_sge = 1 } };
+	struct ibv_cq_ex *cq = sroce_create_cq_ex(pd->context, &cq_attr);
+	struct ibv_srq *srq = sroce_create_srq(parent, &srq_attr);
+	struct ibv_wq_init_attr wq_attr = { .pd = parent, .max_sge = 1,
+					    .cq = ibv_cq_ex_to_cq(cq) };
+	struct ibv_qp_init_attr attr = {
+		.send_cq = ibv_cq_ex_to_cq(cq), .recv_cq = ibv_cq_ex_to_cq(cq),
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1 },
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_qp *qp = sroce_create_qp(parent, &attr);
+	struct ibv_wq *wq = sroce_create_wq(pd->context, &wq_attr);
+
+	CHECK(to_scq_ex(cq)->lock.unneeded == unlocked);
+	CHECK(to_sqp(qp)->sq.lock.unneeded == unlocked);
+	CHECK(to_sqp(qp)->rq.lock.unneeded == unlocked);
+	CHECK(to_ssrq(srq)->wq.lock.unneeded == unlocked);
+	CHECK(!((uintptr_t)qp & 63) && qp->pd == parent);
+	CHECK(sroce_dealloc_pd(parent) == EBUSY);
+	CHECK(!sroce_destroy_wq(wq) && !sroce_destroy_qp(qp));
+	CHECK(!sroce_destroy_srq(srq));
+	CHECK(!sroce_destroy_cq(ibv_cq_ex_to_cq(cq)));
+}
+
+static void test_domains(void)
+{
+	struct ibv_parent_domain_init_attr attr = {};
+	struct ibv_td_init_attr td_attr = {};
+	struct ibv_pd *base = sroce_alloc_pd(pd->context), *parent;
+	struct ibv_cq_init_attr_ex cq_attr = {
+		.cqe = 1, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+		.parent_domain = base,
+	};
+	struct ibv_srq_init_attr srq_attr = {};
+	struct ibv_cq_ex *cq;
+	struct ibv_td *td;
+	int marker;
+
+	CHECK(!sroce_alloc_parent_domain(pd->context, &attr) && errno == EINVAL);
+	attr.pd = base;
+	attr.comp_mask = 1 << 20;
+	CHECK(!sroce_alloc_parent_domain(pd->context, &attr) && errno == EINVAL);
+	attr.comp_mask = 0;
+	parent = sroce_alloc_parent_domain(pd->context, &attr);
+	CHECK(parent && parent->handle == base->handle);
+	attr.pd = parent;
+	CHECK(!sroce_alloc_parent_domain(pd->context, &attr) && errno == EINVAL);
+	attr.pd = base;
+	CHECK(sroce_dealloc_pd(base) == EBUSY);
+	CHECK(!sroce_create_cq_ex(pd->context, &cq_attr) && errno == EINVAL);
+	use_parent(parent, false);
+	CHECK(!sroce_dealloc_pd(parent));
+	done("a parent domain and what holds on to whom");
+
+	attr.alloc = al_alloc;
+	attr.free = al_free;
+	attr.pd_context = &marker;
+	attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+			 IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	parent = sroce_alloc_parent_domain(pd->context, &attr);
+	use_parent(parent, false);
+	CHECK(al.allocs == 4 && al.frees == 4 && al.context == &marker);
+	CHECK(al.types == (1 << SROCE_RES_CQ | 1 << SROCE_RES_QP |
+			   1 << SROCE_RES_SRQ | 1 << SROCE_RES_WQ));
+	al.mode = 1;
+	use_parent(parent, false);
+	CHECK(al.allocs == 8 && al.frees == 4);
+	al.mode = 2;
+	CHECK(!sroce_create_srq(parent, &srq_attr) && errno == ENOMEM);
+	CHECK(al.frees == 4 && !sroce_dealloc_pd(parent));
+	done("a parent domain's allocators");
+
+	td_attr.comp_mask = 1;
+	CHECK(!sroce_alloc_td(pd->context, &td_attr) && errno == EINVAL);
+	td_attr.comp_mask = 0;
+	td = sroce_alloc_td(pd->context, &td_attr);
+	attr.comp_mask = 0;
+	attr.td = td;
+	parent = sroce_alloc_parent_domain(pd->context, &attr);
+	CHECK(sroce_dealloc_td(td) == EBUSY);
+	use_parent(parent, true);
+	CHECK(!sroce_dealloc_pd(parent) && !sroce_dealloc_td(td));
+	CHECK(!sroce_dealloc_pd(base));
+	cq_attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+	cq_attr.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	cq = sroce_create_cq_ex(pd->context, &cq_attr);
+	CHECK(to_scq_ex(cq)->lock.unneeded);
+	drop_cq(to_scq_ex(cq));
+	done("a thread domain takes the locks away");
+}
+
+static void test_rss(struct sroce_cq *cq)
+{
+	struct ibv_wq_init_attr attr = { .pd = pd, .max_sge = 1,
+					 .cq = &cq->vcq.cq };
+	struct ibv_wq *wq = sroce_create_wq(pd->context, &attr);
+	struct ibv_wq_attr mod = { .attr_mask = IBV_WQ_ATTR_STATE,
+				   .wq_state = IBV_WQS_RDY };
+	uint8_t key[129] = { 1, 2, 3, [39] = 40 };
+	struct ibv_qp_init_attr_ex qp_attr = {
+		.qp_type = IBV_QPT_RAW_PACKET, .pd = pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE |
+			     IBV_QP_INIT_ATTR_RX_HASH,
+		.rx_hash_conf = { IBV_RX_HASH_FUNC_TOEPLITZ, 40, key,
+				  IBV_RX_HASH_SRC_IPV4 },
+	};
+	struct sroce_ring *ring = to_srwq(wq)->rq.ring.ring;
+	struct ibv_recv_wr wr = { .wr_id = 3 }, *bad;
+	struct ibv_qp *qp;
+	struct ibv_wc wc;
+	int i;
+
+	CHECK(wq->post_recv(wq, &wr, &bad) == EINVAL && bad == &wr);
+	CHECK(!sroce_modify_wq(wq, &mod));
+	for (i = 0; i < (int)rq_entries; i++)
+		CHECK(wq->post_recv(wq, &wr, &bad) == 0);
+	CHECK(wq->post_recv(wq, &wr, &bad) == ENOMEM);
+	complete(cq, wq->wq_num, IBV_WC_RECV, 3, 1);
+	CHECK(poll1(cq, &wc) == 1 && wc.wr_id == 3);
+	CHECK(wc.qp_num == wq->wq_num);
+	CHECK(wq->post_recv(wq, &wr, &bad) == 0 && ring->prod == 9);
+	complete(cq, wq->wq_num, IBV_WC_RECV, 4, 2);
+	mod.wq_state = IBV_WQS_RESET;
+	CHECK(!sroce_modify_wq(wq, &mod) && !to_srwq(wq)->rq.ring.prod);
+	CHECK(poll1(cq, &wc) == 0);
+	CHECK(!sroce_destroy_wq(wq));
+
+	qp = sroce_create_qp_ex(pd->context, &qp_attr);
+	CHECK(qp && !to_sqp(qp)->sq.ring.num && !to_sqp(qp)->rq.ring.num);
+	CHECK(qp_asked.rx_hash_function == IBV_RX_HASH_FUNC_TOEPLITZ);
+	CHECK(qp_asked.rx_hash_fields == IBV_RX_HASH_SRC_IPV4);
+	CHECK(qp_asked.rx_hash_key_len == 40);
+	CHECK(!memcmp(qp_asked.rx_hash_key, key, 128));
+	CHECK(!sroce_destroy_qp(qp));
+	qp_attr.rx_hash_conf.rx_hash_key_len = 129;
+	CHECK(!sroce_create_qp_ex(pd->context, &qp_attr) && errno == EINVAL);
+	qp_attr.comp_mask &= ~IBV_QP_INIT_ATTR_IND_TABLE;
+	CHECK(!sroce_create_qp_ex(pd->context, &qp_attr) && errno == EINVAL);
+	done("RSS: a work queue, and a queue pair that has no rings");
+}
+
+static void test_clock(void)
+{
+	struct ibv_values_ex v = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
+	struct timespec before, after;
+
+	sroce_find_clock(&ctx);
+	CHECK(!ctx.no_clock);
+	ctx.clock_offset = -1500000000;
+	clock_gettime(CLOCK_MONOTONIC, &before);
+	CHECK(!sroce_query_rt_values(pd->context, &v));
+	clock_gettime(CLOCK_MONOTONIC, &after);
+#define NS(t) ((t).tv_sec * 1000000000LL + (t).tv_nsec)
+	CHECK(NS(v.raw_clock) >= NS(before) + 1500000000);
+	CHECK(NS(v.raw_clock) <= NS(after) + 1500000000);
+	CHECK(v.raw_clock.tv_nsec < 1000000000);
+	v.comp_mask = 2;
+	CHECK(sroce_query_rt_values(pd->context, &v) == EINVAL);
+	v.comp_mask = 1;
+	ctx.no_clock = true;
+	CHECK(sroce_query_rt_values(pd->context, &v) == EOPNOTSUPP);
+	done("the clock, from another time namespace");
 }
 
 /*
@@ -1548,6 +2447,8 @@ int main(void)
 	struct sroce_qp *qp;
 	int fd = memfd_create("sroce", 0);
 
+	/* A lock that is not given back is a failure, not a hang. */
+	alarm(120);
 	if (fd < 0 || ftruncate(fd, SHM_SIZE))
 		return 1;
 	shm = mmap(NULL, SHM_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -1573,7 +2474,18 @@ int main(void)
 	test_recv(qp, cq);
 	test_poll(qp, cq);
 	drop_qp(qp);
+	test_srq(cq);
+	test_xrc_srq(cq);
+	test_qp_ex_place(cq);
+	test_wr_same(cq);
+	test_wr_batch(cq);
+	test_rss(cq);
 	drop_cq(cq);
+	test_cq_ex();
+	test_resize_cq();
+	test_dm();
+	test_domains();
+	test_clock();
 	test_answers();
 	test_clean();
 	test_lookup();

@@ -150,7 +150,7 @@ def load(directory, allowed, tap):
     package.__path__ = [directory]
     sys.modules['tests'] = package
     for n in names:
-        why = next((a for a in allowed if a.matches(n)), None)
+        why = next((a for a in allowed if a.pattern.endswith('.py') and a.matches(n)), None)
         if why:
             why.used += 1
             left_out += 1

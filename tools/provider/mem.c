@@ -152,12 +152,22 @@ static bool sroce_dm_holds(const struct sroce_dm *dm, uint64_t offset,
 	return offset <= dm->length && length <= dm->length - offset;
 }
 
+/*
+ * No rule asks for it, but devices with such memory take whole words only, and
+ * rdma-core's suite has come to expect that of all.
+ */
+static bool sroce_dm_words(uint64_t offset, uint64_t length)
+{
+	return !((offset | length) % 4);
+}
+
 static int sroce_memcpy_to_dm(struct ibv_dm *ibdm, uint64_t offset,
 			      const void *from, size_t length)
 {
 	struct sroce_dm *dm = to_sdm(ibdm);
 
-	if (!sroce_dm_holds(dm, offset, length))
+	if (!sroce_dm_holds(dm, offset, length) ||
+	    !sroce_dm_words(offset, length))
 		return EINVAL;
 
 	memcpy(dm->mem + offset, from, length);
@@ -169,7 +179,8 @@ static int sroce_memcpy_from_dm(void *to, struct ibv_dm *ibdm, uint64_t offset,
 {
 	struct sroce_dm *dm = to_sdm(ibdm);
 
-	if (!sroce_dm_holds(dm, offset, length))
+	if (!sroce_dm_holds(dm, offset, length) ||
+	    !sroce_dm_words(offset, length))
 		return EINVAL;
 
 	memcpy(to, dm->mem + offset, length);

@@ -37,7 +37,7 @@ void sroce_ack_later(struct sroce_qp *qp, struct sroce_rx *rx)
 		if (!rx->pkt.payload_len)
 			rx->skb = NULL;
 		if (!sroce_late_add(&sq->late, &sq->num_late, rx))
-			sroce_count(qp_dev(qp), RX_LATE_DROPPED);
+			sroce_qp_count(qp, RX_LATE_DROPPED);
 	}
 	spin_unlock_bh(&sq->late_lock);
 }
@@ -128,7 +128,7 @@ static void ack_rnr(struct sroce_qp *qp, u32 psn, u8 syndrome)
 {
 	struct sroce_sq *sq = &qp->sq;
 
-	sroce_count(qp_dev(qp), RNR_NAK);
+	sroce_qp_count(qp, RNR_NAK);
 	/* 7 is for ever (9.9.2.4.1) */
 	if (qp->attr.rnr_retry != 7) {
 		if (!sq->rnr_left) {
@@ -189,7 +189,7 @@ static void ack_acknowledge(struct sroce_qp *qp, u32 psn, u8 syndrome)
 		return;
 	default:
 		/* a reserved kind: dropped silently, table 46 */
-		sroce_count(qp_dev(qp), STALE_ACK);
+		sroce_qp_count(qp, STALE_ACK);
 	}
 }
 
@@ -329,7 +329,7 @@ static void ack_response(struct sroce_qp *qp, struct sroce_rx *rx)
 	else if (sq->una != sq->fetched && sroce_send_awaits(sq, sq->una))
 		take_response(qp, rx);
 	else
-		sroce_count(qp_dev(qp), STALE_ACK);
+		sroce_qp_count(qp, STALE_ACK);
 }
 
 /**
@@ -351,15 +351,15 @@ void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 	/* older than anything outstanding, or of what was never sent: 9.7.5.2.1 */
 	if (wire_psn_diff(pkt->psn, sq->psn_una) < 0 ||
 	    wire_psn_diff(pkt->psn, sq->psn_end) >= 0) {
-		sroce_count(qp_dev(qp), STALE_ACK);
+		sroce_qp_count(qp, STALE_ACK);
 		return;
 	}
 
 	if (pkt->op->class == WIRE_CLASS_ACK) {
-		sroce_count(qp_dev(qp), RCVD_ACK);
+		sroce_qp_count(qp, RCVD_ACK);
 		ack_acknowledge(qp, pkt->psn, pkt->syndrome);
 	} else {
-		sroce_count(qp_dev(qp), RCVD_RESPONSE);
+		sroce_qp_count(qp, RCVD_RESPONSE);
 		ack_response(qp, rx);
 	}
 }

@@ -55,6 +55,8 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 	if (sroce_raw_able(to_sdev(ibdev)))
 		raw_attr(attr);
 	attr->sys_image_guid = ibdev->node_guid;
+	/* nobody's OUI, which is what software has */
+	attr->vendor_id = 0xffffff;
 	attr->max_mr_size = ~0ULL;
 	attr->page_size_cap = ~0ULL << PAGE_SHIFT;
 	attr->max_qp = SROCE_MAX_QP;

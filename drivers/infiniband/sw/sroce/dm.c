@@ -115,8 +115,6 @@ struct ib_mr *sroce_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 
 	if (attr->access_flags & ~(SROCE_ACCESS_SUPPORTED & ~IB_ACCESS_ON_DEMAND))
 		return ERR_PTR(-EOPNOTSUPP);
-	if (!attr->length)
-		return ERR_PTR(-EINVAL);
 	err = sroce_mem_linear(&mem, to_sdm(ibdm)->mapping->addr, attr->offset);
 	if (err)
 		return ERR_PTR(err);

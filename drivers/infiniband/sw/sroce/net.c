@@ -420,16 +420,14 @@ static void side_requests(struct rx_burst *rx)
 static bool rx_admit(const struct rx_burst *rx, const struct sroce_path *path,
 		     const struct wire_pkt *pkt)
 {
-	struct sroce_dev *sdev = qp_dev(rx->qp);
-
 	if (rx->qp->transport != WIRE_UD && !from_peer(path, rx)) {
-		sroce_count(sdev, RX_WRONG_PEER);
+		sroce_qp_count(rx->qp, RX_WRONG_PEER);
 		return false;
 	}
-	sroce_count(sdev, RX_PKTS);
-	sroce_count_add(sdev, RX_BYTES, pkt->payload_len);
+	sroce_qp_count(rx->qp, RX_PKTS);
+	sroce_qp_count_add(rx->qp, RX_BYTES, pkt->payload_len);
 	if ((pkt->pkey & 0x7fff) != (SROCE_PKEY & 0x7fff)) {
-		sroce_count(sdev, RX_WRONG_PKEY);
+		sroce_qp_count(rx->qp, RX_WRONG_PKEY);
 		return false;
 	}
 	return true;
@@ -475,15 +473,13 @@ static void rx_request(struct rx_burst *rx, struct sroce_rx *packet)
 /* Can this queue pair have to do with the packet at all? */
 static bool rx_suits(const struct rx_burst *rx, const struct wire_pkt *pkt)
 {
-	struct sroce_dev *sdev = qp_dev(rx->qp);
-
 	if (pkt->op->class == WIRE_CLASS_CNP) {
-		sroce_count(sdev, RX_CNP);
+		sroce_qp_count(rx->qp, RX_CNP);
 		return false;
 	}
 	if ((pkt->opcode & WIRE_TRANSPORT_MASK) != rx->qp->transport ||
 	    (rx->qp->transport == WIRE_UD && qp_dev(rx->qp)->net != dev_net(rx->skb->dev))) {
-		sroce_count(sdev, RX_WRONG_STATE);
+		sroce_qp_count(rx->qp, RX_WRONG_STATE);
 		return false;
 	}
 	return true;

@@ -300,7 +300,6 @@ static void sweep_chunks(struct sroce_odp *odp)
 
 /* The chunk of an address, made if need be; with odp->sem held for reading. */
 static struct odp_chunk *chunk_get(struct sroce_odp *odp, unsigned long addr)
-	__acquires(&odp->sem)
 {
 	struct odp_chunk *chunk;
 
@@ -394,9 +393,10 @@ static void odp_put(struct sroce_odp *odp)
 
 /*
  * Where bytes of a region are in the process, and its memory with a reference;
- * NULL if the region's memory is not on-demand.
+ * NULL if the region's memory is not on-demand. Of more than there are, those
+ * that there are.
  */
-static struct sroce_odp *odp_of(struct ib_pd *pd, u32 key, u64 addr, u64 len, bool write,
+static struct sroce_odp *odp_of(struct ib_pd *pd, u32 key, u64 addr, u64 *len, bool write,
 				unsigned long *start)
 {
 	struct sroce_odp *odp = ERR_PTR(-EFAULT);
@@ -410,9 +410,10 @@ static struct sroce_odp *odp_of(struct ib_pd *pd, u32 key, u64 addr, u64 len, bo
 	}
 	if (mr->pd != pd || (write && !ib_access_writable(mr->access))) {
 		odp = ERR_PTR(-EPERM);
-	} else if (sroce_mr_covers(mr, addr, len, 0)) {
+	} else if (sroce_mr_covers(mr, addr, 1, 0)) {
 		odp = mr->mem.odp;
 		*start = mr->mem.start + (addr - mr->iova);
+		*len = min(*len, mr->length - (addr - mr->iova));
 		if (odp)
 			refcount_inc(&odp->users);
 	}
@@ -439,7 +440,7 @@ int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write)
 	struct sroce_odp *odp;
 	int err;
 
-	odp = odp_of(pd, lkey, addr, len, write, &start);
+	odp = odp_of(pd, lkey, addr, &len, write, &start);
 	if (IS_ERR_OR_NULL(odp))
 		return PTR_ERR_OR_ZERO(odp);
 
@@ -460,16 +461,14 @@ static void prefetch_work(struct work_struct *work)
 	kfree(pf);
 }
 
-/* Takes over the reference on @odp. */
 static int prefetch_later(struct sroce_odp *odp, unsigned long addr, unsigned long end,
 			  enum odp_how how)
 {
 	struct odp_prefetch *pf = kmalloc(sizeof(*pf), GFP_KERNEL_ACCOUNT);
 
-	if (!pf) {
-		odp_put(odp);
+	if (!pf)
 		return -ENOMEM;
-	}
+	refcount_inc(&odp->users);
 	INIT_WORK(&pf->work, prefetch_work);
 	pf->odp = odp;
 	pf->addr = addr;
@@ -483,16 +482,20 @@ static int prefetch_sge(struct ib_pd *pd, const struct ib_sge *sge, enum odp_how
 {
 	struct sroce_odp *odp;
 	unsigned long start;
+	u64 len = sge->length;
 	int err;
 
-	odp = odp_of(pd, sge->lkey, sge->addr, sge->length, how == ODP_WRITE, &start);
+	odp = odp_of(pd, sge->lkey, sge->addr, &len, how == ODP_WRITE, &start);
 	if (!odp)
 		return -EINVAL;
 	if (IS_ERR(odp))
 		return PTR_ERR(odp);
-	if (!flush)
-		return prefetch_later(odp, start, start + sge->length, how);
-	err = odp_map(odp, start, start + sge->length, how);
+	if (len < sge->length)
+		err = -EFAULT;
+	else if (flush)
+		err = odp_map(odp, start, start + len, how);
+	else
+		err = prefetch_later(odp, start, start + len, how);
 	odp_put(odp);
 	return err;
 }
@@ -595,20 +598,23 @@ bool sroce_odp_is_ours(const struct sroce_odp *odp)
  *
  * BH is off until sroce_odp_unlock(), and nothing else is locked like this.
  */
-void sroce_odp_lock(struct sroce_odp *odp) __acquires(&odp->lock)
+void sroce_odp_lock(struct sroce_odp *odp)
 {
 	/* with BH off, readers would overtake those who wait to write */
 	while (atomic_read(&odp->writers))
 		cpu_relax();
 	read_lock(&odp->lock);
+	/* for sparse: not every region has such a lock */
+	__release(&odp->lock);
 }
 
 /**
  * sroce_odp_unlock - let pages go
  * @odp: the memory
  */
-void sroce_odp_unlock(struct sroce_odp *odp) __releases(&odp->lock)
+void sroce_odp_unlock(struct sroce_odp *odp)
 {
+	__acquire(&odp->lock);
 	read_unlock(&odp->lock);
 }
 

@@ -258,7 +258,7 @@ void sroce_qp_kick(struct sroce_qp *qp)
  */
 void sroce_qp_doorbell(struct sroce_qp *qp)
 {
-	sroce_count(qp_dev(qp), DOORBELLS);
+	sroce_qp_count(qp, DOORBELLS);
 	trace_sroce_doorbell(qp);
 	sroce_qp_kick(qp);
 }
@@ -300,7 +300,7 @@ static void qp_fatal(struct sroce_qp *qp)
  */
 static bool qp_ends(const struct sroce_qp *qp)
 {
-	return qp->ibuc || READ_ONCE(qp_dev(qp)->gone);
+	return qp->ibuc || qp->transport == WIRE_XRC || READ_ONCE(qp_dev(qp)->gone);
 }
 
 /**
@@ -384,12 +384,12 @@ static void sq_destroy(struct sroce_qp *qp)
 	kvfree(qp->sq.copy);
 }
 
-static int rq_create(struct sroce_qp *qp, const struct ib_qp_init_attr *init,
+static int rq_create(struct sroce_qp *qp, struct ib_qp_init_attr *init,
 		     struct sroce_ring_map *map)
 {
 	const bool shared = init->srq || init->qp_type == IB_QPT_XRC_TGT;
 	const u32 sges = shared ? SROCE_MAX_SGE : max(init->cap.max_recv_sge, 1U);
-	const struct ib_qp_cap *cap = &init->cap;
+	struct ib_qp_cap *cap = &init->cap;
 	struct sroce_rq *rq = &qp->rq;
 	u32 size = roundup_pow_of_two(struct_size(rq->wqe, sge, sges));
 	int err;
@@ -400,10 +400,13 @@ static int rq_create(struct sroce_qp *qp, const struct ib_qp_init_attr *init,
 		return -ENOMEM;
 	if (shared)
 		return 0;
-	err = sroce_queue_alloc(qp->ibuc, &rq->q, roundup_pow_of_two(max(cap->max_recv_wr, 1U)),
-				size, map);
-	if (err)
+	/* what the ring holds is what may be posted, and what is reported */
+	cap->max_recv_wr = roundup_pow_of_two(max(cap->max_recv_wr, 1U));
+	err = sroce_queue_alloc(qp->ibuc, &rq->q, cap->max_recv_wr, size, map);
+	if (err) {
 		kfree(rq->wqe);
+		rq->wqe = NULL;
+	}
 	return err;
 }
 
@@ -501,15 +504,18 @@ static void gsi_unregister(struct sroce_qp *qp)
  */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
+	/* a target belongs to its domain, and to no process: it has no rings */
+	const bool target = init->qp_type == IB_QPT_XRC_TGT;
 	const bool raw = init->qp_type == IB_QPT_RAW_PACKET;
 	struct sroce_dev *sdev = to_sdev(ibqp->device);
 	struct sroce_create_qp_resp resp = {};
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	if (!has_type(init->qp_type, udata) || (init->create_flags && !raw))
+	if (!has_type(init->qp_type, udata || target) || (init->create_flags && !raw))
 		return -EOPNOTSUPP;
-	if ((!raw && !sroce_udata_clear(udata)) || (udata && udata->outlen < sizeof(resp)))
+	if ((!raw && !sroce_udata_clear(udata)) ||
+	    (udata && !target && udata->outlen < sizeof(resp)))
 		return -EINVAL;
 	/* a queue of another kind would be taken for one of ours (11.2.4.1) */
 	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC)
@@ -520,7 +526,8 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	if (!sroce_take(&sdev->num_qp, SROCE_MAX_QP))
 		return -ENOMEM;
 
-	qp->ibuc = sroce_udata_context(udata);
+	if (!target)
+		qp->ibuc = sroce_udata_context(udata);
 	sides_init(qp);
 	qp->transport = qp_types[init->qp_type].transport;
 	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
@@ -547,7 +554,7 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	}
 	qp->attr.cap = init->cap;
 	sroce_retry_reset(qp);
-	if (udata) {
+	if (udata && !target) {
 		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
 		if (err)
 			goto err_rq;
@@ -764,7 +771,7 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
 	struct sroce_res *res = NULL;
 	struct sroce_path path;
-	u32 mtu = qp->mtu;
+	u32 port_mtu;
 	int err;
 
 	if (mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur)
@@ -781,20 +788,21 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 			return err;
 	}
 
-	/* a datagram has no path MTU of its own: the port's it is */
-	if (next == IB_QPS_RTR && qp->transport == WIRE_UD)
-		mtu = ib_mtu_enum_to_int(sroce_port_mtu(qp->ibqp.device));
 	if (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic) {
 		res = kvcalloc(attr->max_dest_rd_atomic, sizeof(*res), GFP_KERNEL_ACCOUNT);
 		if (!res)
 			return -ENOMEM;
 	}
 
+	/* the core's lock that this takes is not for softirqs, as ours are */
+	port_mtu = ib_mtu_enum_to_int(sroce_port_mtu(qp->ibqp.device));
 	claim_both(qp);
 	/* the data path may have moved it to ERR meanwhile */
 	if (qp->state == cur) {
 		keep_attr(qp, attr, mask);
-		qp->mtu = mtu;
+		/* a datagram has no path MTU of its own */
+		if (qp->transport == WIRE_UD && next == IB_QPS_RTR)
+			qp->mtu = port_mtu;
 		apply_attr(qp, attr, mask, &path);
 		if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
 			res = set_resources(qp, res, attr->max_dest_rd_atomic);

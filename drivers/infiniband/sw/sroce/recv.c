@@ -308,12 +308,12 @@ static void recv_refuse(struct sroce_qp *qp, enum wire_nak nak)
 {
 	if (!reliable(qp)) {
 		/* its requester can't be told, and nobody else is to blame */
-		sroce_count(qp_dev(qp), RX_UNRELIABLE_DROPPED);
+		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
 		qp->rq.op = SROCE_RECV_IDLE;
 		qp->rq.drop = true;
 		return;
 	}
-	sroce_count(qp_dev(qp), SENT_ERR_NAK);
+	sroce_qp_count(qp, SENT_ERR_NAK);
 	respond(qp, WIRE_AETH_NAK | nak);
 	if (!qp->rq.has_wqe)
 		sroce_qp_event(qp, nak == WIRE_NAK_REM_ACCESS ? IB_EVENT_QP_ACCESS_ERR :
@@ -328,7 +328,7 @@ static void recv_fail(struct sroce_qp *qp, enum ib_wc_status status, enum wire_n
 		recv_refuse(qp, nak);
 		return;
 	}
-	sroce_count(qp_dev(qp), SENT_ERR_NAK);
+	sroce_qp_count(qp, SENT_ERR_NAK);
 	respond(qp, WIRE_AETH_NAK | nak);
 	recv_complete_err(qp, status);
 	sroce_qp_error_locked(qp);
@@ -342,7 +342,7 @@ static void recv_not_ready(struct sroce_qp *qp)
 		respond(qp, WIRE_AETH_NAK | WIRE_NAK_REM_OP);
 		return;
 	}
-	sroce_count(qp_dev(qp), RX_NO_WQE);
+	sroce_qp_count(qp, RX_NO_WQE);
 	if (!reliable(qp)) {
 		rq->drop = true;
 		return;
@@ -350,7 +350,7 @@ static void recv_not_ready(struct sroce_qp *qp)
 	/* later packets are dropped until this one comes again */
 	rq->nak_sent = true;
 	respond(qp, WIRE_AETH_RNR_NAK | qp->attr.min_rnr_timer);
-	sroce_count(qp_dev(qp), SENT_RNR_NAK);
+	sroce_qp_count(qp, SENT_RNR_NAK);
 }
 
 /* Did a packet get placed? If not, see to what that means. */
@@ -774,7 +774,7 @@ static void recv_execute(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	const struct recv_op *op = &recv_ops[rx->pkt.op->class];
 
-	this_cpu_inc(qp_dev(qp)->stats->cnt[op->counter]);
+	sroce_qp_count_at(qp, op->counter, 1);
 	/* neither within another message, nor more than can be remembered */
 	if (op->resource && (qp->rq.op != SROCE_RECV_IDLE || !resource_free(qp)))
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
@@ -785,24 +785,23 @@ static void recv_execute(struct sroce_qp *qp, const struct sroce_rx *rx)
 /* Reliable: in order, each once; 9.7.4 */
 static void recv_reliable(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
-	struct sroce_dev *sdev = qp_dev(qp);
 	const struct wire_pkt *pkt = &rx->pkt;
 	struct sroce_rq *rq = &qp->rq;
 	s32 ahead = wire_psn_diff(pkt->psn, rq->epsn);
 
 	if (ahead < 0) {
 		/* it has been executed: say so again, and that is all (9.7.5.1.2) */
-		sroce_count(sdev, DUPLICATE);
+		sroce_qp_count(qp, DUPLICATE);
 		if (!recv_ops[pkt->op->class].resource)
 			respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
 		else if (!sroce_resp_again(qp, pkt))
-			sroce_count(sdev, DUPLICATE_DROPPED);
+			sroce_qp_count(qp, DUPLICATE_DROPPED);
 	} else if (ahead > 0) {
-		sroce_count(sdev, OUT_OF_SEQUENCE);
+		sroce_qp_count(qp, OUT_OF_SEQUENCE);
 		if (!rq->nak_sent) {
 			rq->nak_sent = true;
 			respond(qp, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
-			sroce_count(sdev, SENT_SEQ_NAK);
+			sroce_qp_count(qp, SENT_SEQ_NAK);
 		}
 	} else {
 		recv_execute(qp, rx);
@@ -817,11 +816,11 @@ static void recv_unreliable(struct sroce_qp *qp, const struct sroce_rx *rx)
 	const bool start = pkt->op->flags & WIRE_START;
 
 	if (!recv_ops[pkt->op->class].unreliable) {
-		sroce_count(qp_dev(qp), RX_WRONG_STATE);
+		sroce_qp_count(qp, RX_WRONG_STATE);
 		return;
 	}
 	if (pkt->psn != rq->epsn) {
-		sroce_count(qp_dev(qp), OUT_OF_SEQUENCE);
+		sroce_qp_count(qp, OUT_OF_SEQUENCE);
 		rq->drop = true;
 	}
 	if (start) {
@@ -876,14 +875,14 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 		cqe.cvlan = rx->vlan;
 	}
 	if (pkt->qkey != qp->attr.qkey) {
-		sroce_count(qp_dev(qp), RX_WRONG_QKEY);
+		sroce_qp_count(qp, RX_WRONG_QKEY);
 		return;
 	}
-	this_cpu_inc(qp_dev(qp)->stats->cnt[SROCE_CNT_RX_SEND]);
+	sroce_qp_count(qp, RX_SEND);
 	if (!take_wqe(qp))
 		return;
 	if (!datagram_fits(rq->wqe, cqe.byte_len)) {
-		sroce_count(qp_dev(qp), RX_UNRELIABLE_DROPPED);
+		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
 		return;
 	}
 	make_grh(rx, grh);
@@ -932,7 +931,7 @@ static bool recv_take(struct sroce_qp *qp, const struct sroce_rx *rx)
 	struct sroce_rq *rq = &qp->rq;
 
 	if (qp->state < IB_QPS_RTR || qp->state == IB_QPS_ERR) {
-		sroce_count(qp_dev(qp), RX_WRONG_STATE);
+		sroce_qp_count(qp, RX_WRONG_STATE);
 		return true;
 	}
 	/* 11.6.3.1: of connections; ib_mad takes any event of its own for a fatal one */
@@ -962,7 +961,7 @@ void sroce_recv_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 	if (!rq->fault.active && recv_take(qp, rx))
 		return;
 	if (!sroce_late_add(&rq->late, &rq->num_late, rx))
-		sroce_count(qp_dev(qp), RX_LATE_DROPPED);
+		sroce_qp_count(qp, RX_LATE_DROPPED);
 }
 
 /**

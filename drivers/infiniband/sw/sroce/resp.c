@@ -185,8 +185,8 @@ static enum resp_result read_packet(struct sroce_qp *qp, const struct sroce_res 
 	}
 	memset(p + hdr + payload, 0, pad);
 	sroce_burst_commit(b);
-	sroce_count(qp_dev(qp), TX_PKTS);
-	sroce_count_add(qp_dev(qp), TX_BYTES, payload);
+	sroce_qp_count(qp, TX_PKTS);
+	sroce_qp_count_add(qp, TX_BYTES, payload);
 	return RESP_GIVEN;
 }
 
@@ -251,7 +251,7 @@ static void resp_refuse(struct sroce_qp *qp, u32 psn)
 {
 	struct sroce_rq *rq = &qp->rq;
 
-	sroce_count(qp_dev(qp), SENT_ERR_NAK);
+	sroce_qp_count(qp, SENT_ERR_NAK);
 	rq->num_todo = 0;
 	rq->num_res = 0;
 	rq->epsn = psn;
@@ -289,7 +289,7 @@ static bool write_ack(struct sroce_qp *qp, u8 syndrome, u32 psn, u32 msn,
 {
 	if (!write_small(qp, WIRE_ACKNOWLEDGE, psn, syndrome, msn, 0, b))
 		return false;
-	sroce_count(qp_dev(qp), SENT_ACK);
+	sroce_qp_count(qp, SENT_ACK);
 	trace_sroce_respond(qp, psn, syndrome);
 	return true;
 }
@@ -326,7 +326,7 @@ static bool give_res(struct sroce_qp *qp, struct sroce_res *res, struct sroce_bu
 	res_done(qp, &before, res, result);
 	sroce_qp_unlock(qp);
 	if (sroce_burst_send(b))
-		sroce_count(qp_dev(qp), TX_DROPPED);
+		sroce_qp_count(qp, TX_DROPPED);
 	/* without memory for a single packet, the requester has to ask again */
 	return result != RESP_FAULT && (res->next != before.next || result == RESP_ACCESS);
 }
@@ -338,7 +338,7 @@ static bool give_ack(struct sroce_qp *qp, u8 syndrome, u32 psn, u32 msn, struct 
 	sroce_burst_seal(b);
 	/* an acknowledgement that is lost is asked for again, a NAK is not */
 	if (!written || sroce_burst_send(b)) {
-		sroce_count(qp_dev(qp), TX_DROPPED);
+		sroce_qp_count(qp, TX_DROPPED);
 		ack_unsaid(qp);
 	}
 	return true;
@@ -371,7 +371,7 @@ static bool resp_step(struct sroce_qp *qp)
 	if (todo && (READ_ONCE(rq->resp_fault.active) || resp_blocked(qp)))
 		return false;
 	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(&b, qp->num, &rq->path)) {
-		sroce_count(qp_dev(qp), TX_NO_ROUTE);
+		sroce_qp_count(qp, TX_NO_ROUTE);
 		if (respond)
 			ack_unsaid(qp);
 		/* what could not be read out is asked for again */

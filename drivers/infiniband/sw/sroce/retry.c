@@ -86,7 +86,7 @@ void sroce_retry_nak(struct sroce_qp *qp, u8 syndrome)
 	struct sroce_sq *sq = &qp->sq;
 	ktime_t now, due;
 
-	sroce_count(qp_dev(qp), SEQ_ERR);
+	sroce_qp_count(qp, SEQ_ERR);
 	/*
 	 * That is where it will go on anyway: rdma_rxe, having said that it is
 	 * not ready for a packet, complains that the next ones lack it. A
@@ -157,7 +157,7 @@ void sroce_retry_run(struct sroce_qp *qp)
 			sq->rnr_wait = false;
 			return;
 		}
-		sroce_count(qp_dev(qp), ACK_TIMEOUT);
+		sroce_qp_count(qp, ACK_TIMEOUT);
 		go_back(qp, now, 0);
 	} else if (ktime_compare(now, sq->nak_due) >= 0) {
 		go_back(qp, now, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);

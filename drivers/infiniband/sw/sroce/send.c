@@ -550,7 +550,7 @@ static enum send_result send_flush(struct send_turn *turn)
 	}
 	err = sroce_burst_send(&turn->burst);
 	if (err == -ENOBUFS) {
-		sroce_count(qp_dev(qp), TX_DROPPED);
+		sroce_qp_count(qp, TX_DROPPED);
 		sroce_send_seek(qp, turn->start);
 		return SEND_BACK;
 	}
@@ -566,7 +566,7 @@ static enum send_result send_no_route(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 
-	sroce_count(qp_dev(qp), TX_NO_ROUTE);
+	sroce_qp_count(qp, TX_NO_ROUTE);
 	if (reliable(qp)) {
 		sroce_retry_no_route(qp);
 		return SEND_STOP;
@@ -694,7 +694,7 @@ static void send_sent(struct send_turn *turn, u32 psns, bool ask, bool last)
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
 	if (sq->psn_nxt != sq->psn_end)
-		sroce_count(qp_dev(qp), RETRANSMITTED);
+		sroce_qp_count(qp, RETRANSMITTED);
 	else if (ask)
 		sroce_retry_time(qp, sq->psn_nxt);
 	sq->psn_nxt = wire_psn_add(sq->psn_nxt, psns);
@@ -762,8 +762,8 @@ static enum send_result send_packet(struct send_turn *turn)
 	memset(p + payload, 0, pad);
 	sroce_burst_commit(&turn->burst);
 
-	sroce_count(qp_dev(qp), TX_PKTS);
-	sroce_count_add(qp_dev(qp), TX_BYTES, payload);
+	sroce_qp_count(qp, TX_PKTS);
+	sroce_qp_count_add(qp, TX_BYTES, payload);
 	send_sent(turn, psns, ask, last);
 	return SENT;
 }
@@ -829,13 +829,13 @@ static enum send_result send_frame(struct send_turn *turn)
 		return send_wrong(swqe, IB_WC_LOC_LEN_ERR);
 	case -ENOMEM:
 	case -ENOBUFS:
-		sroce_count(qp_dev(qp), TX_DROPPED);
+		sroce_qp_count(qp, TX_DROPPED);
 		return SEND_BACK;
 	case -ENODEV:
 		/* the queue pair is about to hear of it */
 		return SEND_STOP;
 	}
-	sroce_count(qp_dev(qp), TX_RAW);
+	sroce_qp_count(qp, TX_RAW);
 	sq->nxt += swqe->num_blocks;
 	sroce_send_complete(qp, IB_WC_SUCCESS, 0);
 	return SENT;

@@ -1144,8 +1144,8 @@ void sroce_odp_caps(struct ib_device_attr *attr);
 struct sroce_odp *sroce_odp_create(void);
 void sroce_odp_destroy(struct sroce_odp *odp);
 bool sroce_odp_is_ours(const struct sroce_odp *odp);
-void sroce_odp_lock(struct sroce_odp *odp) __acquires(&odp->lock);
-void sroce_odp_unlock(struct sroce_odp *odp) __releases(&odp->lock);
+void sroce_odp_lock(struct sroce_odp *odp);
+void sroce_odp_unlock(struct sroce_odp *odp);
 void *sroce_odp_span(struct sroce_odp *odp, u64 addr, u32 *len, bool write);
 int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write);
 int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u32 flags,

@@ -89,13 +89,14 @@ struct sroce_qp_counter {
  * by the device; the core adds the two when it shows the device's.
  */
 #define sroce_qp_count(qp, id) sroce_qp_count_add(qp, id, 1)
-#define sroce_qp_count_add(qp, id, n)						\
+#define sroce_qp_count_add(qp, id, n) sroce_qp_count_at(qp, SROCE_CNT_##id, n)
+#define sroce_qp_count_at(qp, index, n)						\
 	do {									\
 		struct sroce_stats __percpu *__stats;				\
 										\
 		rcu_read_lock();						\
 		__stats = READ_ONCE((qp)->stats) ?: qp_dev(qp)->stats;		\
-		this_cpu_add(__stats->cnt[SROCE_CNT_##id], n);			\
+		this_cpu_add(__stats->cnt[index], n);				\
 		rcu_read_unlock();						\
 	} while (0)
 

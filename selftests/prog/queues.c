@@ -1,0 +1,824 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Completion queues and shared receive queues as objects: resized with
+ * entries in them, with their events moderated, their entries stamped, their
+ * limits armed, and their rings scribbled over.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common.h"
+#include "../../include/uapi/rdma/sroce-abi.h"
+
+static struct end ea, eb;
+
+#define SLOTS	256
+#define SLOT	64
+
+/* A connection from a to b, whose queues a test brings along or leaves NULL. */
+struct way {
+	struct ibv_cq *scq, *rcq;
+	struct ibv_srq *srq;
+	bool own_scq, own_rcq;
+	struct ibv_cq *peer_cq[2];
+	struct ibv_qp *qp[2];
+	struct ibv_mr *mr[2];
+	uint8_t *buf[2];
+	uint64_t sent, posted;
+};
+
+static struct ibv_cq *make_cq(struct end *e, int entries, struct ibv_comp_channel *ch)
+{
+	struct ibv_cq *cq = ibv_create_cq(e->ctx, entries, NULL, ch, 0);
+
+	if (!cq)
+		die("create_cq: %s", strerror(errno));
+	return cq;
+}
+
+static struct ibv_qp *way_qp(struct end *e, struct ibv_cq *scq, struct ibv_cq *rcq,
+			     struct ibv_srq *srq)
+{
+	struct ibv_qp_init_attr ia = {
+		.send_cq = scq,
+		.recv_cq = rcq,
+		.srq = srq,
+		.cap = {
+			.max_send_wr = SLOTS,
+			.max_recv_wr = srq ? 0 : SLOTS,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_qp *qp = ibv_create_qp(e->pd, &ia);
+
+	if (!qp)
+		die("create_qp: %s", strerror(errno));
+	return qp;
+}
+
+static void way_connect(struct way *w, unsigned int rnr_retry)
+{
+	struct end *e[2] = { &ea, &eb };
+	struct conn c = conn_default;
+	int i;
+
+	c.mtu = min(ea.port.active_mtu, eb.port.active_mtu);
+	c.rnr_retry = rnr_retry;
+	for (i = 0; i < 2; i++) {
+		struct peer peer = {
+			.qpn = w->qp[!i]->qp_num,
+			.psn = 7 + !i,
+			.gid = e[!i]->gid,
+		};
+
+		qp_connect(w->qp[i], e[i], 7 + i, &peer, &c);
+	}
+}
+
+static void way_up_rnr(struct way *w, struct ibv_cq *scq, struct ibv_cq *rcq,
+		       struct ibv_srq *srq, unsigned int rnr_retry)
+{
+	struct end *e[2] = { &ea, &eb };
+	int i;
+
+	memset(w, 0, sizeof(*w));
+	w->own_scq = !scq;
+	w->own_rcq = !rcq;
+	w->scq = scq ? scq : make_cq(&ea, SLOTS * 2, NULL);
+	w->rcq = rcq ? rcq : make_cq(&eb, SLOTS * 2, NULL);
+	w->srq = srq;
+	w->peer_cq[0] = make_cq(&ea, 1, NULL);
+	w->peer_cq[1] = make_cq(&eb, 1, NULL);
+	w->qp[0] = way_qp(&ea, w->scq, w->peer_cq[0], NULL);
+	w->qp[1] = way_qp(&eb, w->peer_cq[1], w->rcq, srq);
+	for (i = 0; i < 2; i++) {
+		if (posix_memalign((void **)&w->buf[i], 4096, SLOTS * SLOT))
+			die("no memory");
+		w->mr[i] = ibv_reg_mr(e[i]->pd, w->buf[i], SLOTS * SLOT, IBV_ACCESS_LOCAL_WRITE);
+		if (!w->mr[i])
+			die("reg_mr");
+	}
+	way_connect(w, rnr_retry);
+}
+
+static void way_up(struct way *w, struct ibv_cq *scq, struct ibv_cq *rcq, struct ibv_srq *srq)
+{
+	way_up_rnr(w, scq, rcq, srq, 7);
+}
+
+static void way_down(struct way *w)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		if (ibv_destroy_qp(w->qp[i]) || ibv_dereg_mr(w->mr[i]) ||
+		    ibv_destroy_cq(w->peer_cq[i]))
+			die("a way's objects");
+		free(w->buf[i]);
+	}
+	if ((w->own_scq && ibv_destroy_cq(w->scq)) || (w->own_rcq && ibv_destroy_cq(w->rcq)))
+		die("destroy_cq");
+}
+
+#define SIGNAL_EVERY	64
+
+/* Message n, with n as its bytes and as its wr_id. */
+static void way_send(struct way *w, int flags)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)w->buf[0] + w->sent % SLOTS * SLOT,
+		.length = SLOT,
+		.lkey = w->mr[0]->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.wr_id = w->sent,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = flags,
+	}, *bad;
+	struct ibv_wc wc;
+
+	/* who does not ask for completions gets no room back */
+	if (w->own_scq && w->sent % SIGNAL_EVERY == SIGNAL_EVERY - 1)
+		wr.send_flags |= IBV_SEND_SIGNALED;
+	if (w->own_scq && w->sent && !(w->sent % SIGNAL_EVERY) &&
+	    (!cq_wait(w->scq, &wc, PATIENCE) || wc.status))
+		die("message %" PRIu64 " is not sent", w->sent - 1);
+	pattern_fill((void *)(uintptr_t)sge.addr, w->sent, 0, SLOT);
+	if (ibv_post_send(w->qp[0], &wr, &bad))
+		die("post_send %" PRIu64, w->sent);
+	w->sent++;
+}
+
+static int way_recv(struct way *w)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)w->buf[1] + w->posted % SLOTS * SLOT,
+		.length = SLOT,
+		.lkey = w->mr[1]->lkey,
+	};
+	struct ibv_recv_wr wr = { .wr_id = w->posted, .sg_list = &sge, .num_sge = 1 }, *bad;
+	int err;
+
+	err = w->srq ? ibv_post_srq_recv(w->srq, &wr, &bad) : ibv_post_recv(w->qp[1], &wr, &bad);
+	if (!err)
+		w->posted++;
+	return err;
+}
+
+static void way_recvs(struct way *w, unsigned int n)
+{
+	while (n--)
+		if (way_recv(w))
+			die("post_recv %" PRIu64, w->posted);
+}
+
+/* The next completion is that of @want: no result of its own, as there are many. */
+static bool next_is(struct ibv_cq *cq, uint64_t want, const struct way *data)
+{
+	struct ibv_wc wc;
+
+	if (!cq_wait(cq, &wc, PATIENCE)) {
+		diag("no completion; %" PRIu64 " was to come", want);
+		return false;
+	}
+	if (wc.status || wc.wr_id != want) {
+		diag("wr_id %" PRIu64 " status %d; %" PRIu64 " was to come", wc.wr_id, wc.status, want);
+		return false;
+	}
+	if (data && pattern_check(data->buf[1] + want % SLOTS * SLOT, want, 0, SLOT) >= 0) {
+		diag("wr_id %" PRIu64 ": not its bytes", want);
+		return false;
+	}
+	return true;
+}
+
+static bool next_are(struct ibv_cq *cq, uint64_t *next, unsigned int n, const struct way *data)
+{
+	while (n--)
+		if (!next_is(cq, (*next)++, data))
+			return false;
+	return true;
+}
+
+/* --- rings, as the kernel mapped them ---------------------------------------- */
+
+#define MAX_MAPS	1024
+
+static size_t uverbs_maps(uintptr_t *at, size_t max)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[512];
+	size_t n = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (strstr(line, "uverbs") && n < max)
+			at[n++] = strtoull(line, NULL, 16);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static uintptr_t maps_before[MAX_MAPS];
+static size_t num_before;
+
+static void ring_before(void)
+{
+	num_before = uverbs_maps(maps_before, MAX_MAPS);
+}
+
+/* The one ring that was mapped since ring_before(). */
+static struct sroce_ring *ring_after(void)
+{
+	uintptr_t now[MAX_MAPS], found = 0;
+	size_t n = uverbs_maps(now, MAX_MAPS), i, j;
+
+	for (i = 0; i < n; i++) {
+		for (j = 0; j < num_before && maps_before[j] != now[i]; j++)
+			;
+		if (j < num_before)
+			continue;
+		if (found)
+			die("more than one new mapping");
+		found = now[i];
+	}
+	if (!found)
+		die("no new mapping");
+	return (struct sroce_ring *)found;
+}
+
+/* --- events ------------------------------------------------------------------- */
+
+static bool fd_ready(int fd, double seconds)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, seconds * 1000) == 1;
+}
+
+static struct ibv_comp_channel *make_channel(struct end *e)
+{
+	struct ibv_comp_channel *ch = ibv_create_comp_channel(e->ctx);
+
+	if (!ch)
+		die("create_comp_channel");
+	return ch;
+}
+
+static bool comp_event(struct ibv_comp_channel *ch, double seconds)
+{
+	struct ibv_cq *cq;
+	void *ctx;
+
+	if (!fd_ready(ch->fd, seconds))
+		return false;
+	if (ibv_get_cq_event(ch, &cq, &ctx))
+		die("get_cq_event");
+	ibv_ack_cq_events(cq, 1);
+	return true;
+}
+
+static void arm(struct ibv_cq *cq, bool solicited)
+{
+	if (ibv_req_notify_cq(cq, solicited))
+		die("req_notify_cq");
+}
+
+/* The next asynchronous event, or -1; those of a connection are left out. */
+static int next_event(struct end *e, double seconds)
+{
+	struct ibv_async_event ev;
+
+	while (fd_ready(e->ctx->async_fd, seconds)) {
+		if (ibv_get_async_event(e->ctx, &ev))
+			die("get_async_event");
+		ibv_ack_async_event(&ev);
+		if (ev.event_type != IBV_EVENT_COMM_EST && ev.event_type != IBV_EVENT_GID_CHANGE)
+			return ev.event_type;
+	}
+	return -1;
+}
+
+/* --- completion queues ----------------------------------------------------------- */
+
+static void wait_filled(struct sroce_ring *ring, uint32_t want)
+{
+	double end = now() + PATIENCE;
+
+	while (__atomic_load_n(&ring->prod, __ATOMIC_ACQUIRE) - ring->cons != want)
+		if (now() > end)
+			die("completions are missing");
+}
+
+static void cq_resize(void)
+{
+	struct rng rng = { 4711 };
+	uint64_t polled = 0, received = 0;
+	unsigned int i, n, grown = 0, shrunk = 0, refused = 0;
+	struct sroce_ring *ring;
+	struct ibv_cq *cq;
+	bool good = true;
+	struct way w;
+
+	ring_before();
+	cq = make_cq(&ea, 4, NULL);
+	ring = ring_after();
+	way_up(&w, cq, NULL, NULL);
+	for (i = 0; i < 150 && good; i++) {
+		unsigned int in = w.sent - polled, size;
+		int old = cq->cqe, err;
+
+		n = rng_in(&rng, 0, min(cq->cqe - in, 40));
+		way_recvs(&w, n);
+		while (n--)
+			way_send(&w, IBV_SEND_SIGNALED);
+		good = next_are(w.rcq, &received, w.sent - received, &w);
+		n = rng_in(&rng, 0, w.sent - polled);
+		good &= next_are(cq, &polled, n, NULL);
+		/* received is not yet acknowledged */
+		in = w.sent - polled;
+		wait_filled(ring, in);
+		size = rng_in(&rng, 1, 100);
+		ring_before();
+		err = ibv_resize_cq(cq, size);
+		if (err) {
+			refused++;
+			good &= err == EINVAL && size < in && cq->cqe == old;
+		} else {
+			ring = ring_after();
+			grown += cq->cqe > old;
+			shrunk += cq->cqe < old;
+			good &= cq->cqe >= (int)size;
+		}
+		if (!good)
+			diag("round %u: %u in a queue of %d, resize to %u: %d", i, in, old, size, err);
+	}
+	ok(good, "resized %u times, everything polled once and in order", i);
+	ok(grown && shrunk && refused, "it grew %u times, shrank %u times, and refused %u times",
+	   grown, shrunk, refused);
+	ok(next_are(cq, &polled, w.sent - polled, NULL), "the rest is there");
+	is(ibv_resize_cq(cq, ea.attr.max_cqe + 1), EINVAL, "more than max_cqe is refused");
+	way_down(&w);
+	is(ibv_destroy_cq(cq), 0, "the queue is destroyed");
+}
+
+/* What was asked for before is still asked for afterwards. */
+static void cq_resize_armed(void)
+{
+	struct ibv_comp_channel *ch = make_channel(&ea);
+	struct ibv_cq *cq = make_cq(&ea, 4, ch);
+	uint64_t polled = 0;
+	struct way w;
+
+	way_up(&w, cq, NULL, NULL);
+	arm(cq, false);
+	is(ibv_resize_cq(cq, 64), 0, "an armed queue is resized");
+	ok(!comp_event(ch, 0.2), "which is no event");
+	way_recvs(&w, 2);
+	way_send(&w, IBV_SEND_SIGNALED);
+	ok(comp_event(ch, PATIENCE), "the next completion is");
+	way_send(&w, IBV_SEND_SIGNALED);
+	ok(next_are(cq, &polled, 2, NULL), "there are two");
+	ok(!comp_event(ch, 0.2), "one event was asked for");
+	way_down(&w);
+	ibv_destroy_cq(cq);
+	ibv_destroy_comp_channel(ch);
+}
+
+static void moderate(struct ibv_cq *cq, unsigned int count, unsigned int period)
+{
+	struct ibv_modify_cq_attr a = {
+		.attr_mask = IBV_CQ_ATTR_MODERATE,
+		.moderate = { .cq_count = count, .cq_period = period },
+	};
+	int err = ibv_modify_cq(cq, &a);
+
+	if (err)
+		die("modify_cq: %s", strerror(err));
+}
+
+static void cq_moderation(void)
+{
+	struct ibv_device_attr_ex attr = {};
+	struct ibv_comp_channel *ch = make_channel(&eb);
+	struct ibv_cq *cq = make_cq(&eb, SLOTS, ch);
+	uint64_t polled = 0;
+	unsigned int i, n;
+	struct way w;
+	double t;
+
+	if (ibv_query_device_ex(eb.ctx, NULL, &attr))
+		die("query_device_ex");
+	is(attr.cq_mod_caps.max_cq_count, 65535, "max_cq_count");
+	is(attr.cq_mod_caps.max_cq_period, 65535, "max_cq_period");
+
+	way_up(&w, NULL, cq, NULL);
+	way_recvs(&w, SLOTS);
+
+	moderate(cq, 8, 0);
+	for (i = n = 0; i < 5; i++) {
+		unsigned int k;
+
+		arm(cq, false);
+		for (k = 0; k < 7; k++)
+			way_send(&w, 0);
+		n += comp_event(ch, 0.1);
+		way_send(&w, 0);
+		n += 10 * comp_event(ch, PATIENCE);
+		if (!next_are(cq, &polled, 8, &w))
+			break;
+	}
+	is(n, 50, "count 8: five events for 5 times 8 completions, each at the eighth");
+
+	moderate(cq, 0, 50000);
+	arm(cq, false);
+	t = now();
+	for (i = 0; i < 3; i++)
+		way_send(&w, 0);
+	ok(comp_event(ch, PATIENCE), "period 50 ms: an event for three completions");
+	t = now() - t;
+	ok(t >= 0.05, "after %.1f ms", t * 1e3);
+	ok(!comp_event(ch, 0.2), "and no other");
+	ok(next_are(cq, &polled, 3, &w), "they are there");
+
+	moderate(cq, 100, 0);
+	arm(cq, false);
+	way_send(&w, 0);
+	ok(!comp_event(ch, 0.1), "count 100: none for one completion");
+	way_send(&w, IBV_SEND_SOLICITED);
+	ok(comp_event(ch, PATIENCE), "one at once for a solicited one");
+	ok(next_are(cq, &polled, 2, &w), "they are there");
+
+	arm(cq, false);
+	way_send(&w, 0);
+	ok(!comp_event(ch, 0.1), "none for one completion");
+	moderate(cq, 0, 0);
+	ok(comp_event(ch, PATIENCE), "one when moderation ends");
+	arm(cq, false);
+	way_send(&w, 0);
+	ok(comp_event(ch, PATIENCE), "one for one completion without moderation");
+	ok(next_are(cq, &polled, 2, &w), "they are there");
+
+	moderate(cq, 5000, 60000);
+	arm(cq, false);
+	t = now();
+	if (qp_to(w.qp[1], IBV_QPS_ERR))
+		die("to ERR");
+	ok(comp_event(ch, PATIENCE), "one at once for an error");
+	ok(now() - t < 0.05, "after %.1f ms", (now() - t) * 1e3);
+	/* destroyed with its timer running */
+	way_down(&w);
+	is(ibv_destroy_cq(cq), 0, "the queue is destroyed");
+	ibv_destroy_comp_channel(ch);
+}
+
+static uint64_t clock_ns(clockid_t id)
+{
+	struct timespec t;
+
+	clock_gettime(id, &t);
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
+static void cq_stamps(void)
+{
+	struct ibv_cq_init_attr_ex ia = {
+		.cqe = SLOTS,
+		.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+			    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+	};
+	struct ibv_poll_cq_attr pa = {};
+	struct ibv_device_attr_ex attr = {};
+	struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
+	uint64_t lo, hi, wlo, whi, last = 0, t, wt;
+	bool in_order = true, within = true, wall = true;
+	struct ibv_cq_ex *cq;
+	unsigned int i;
+	double end;
+	struct way w;
+
+	if (ibv_query_device_ex(ea.ctx, NULL, &attr))
+		die("query_device_ex");
+	is(attr.hca_core_clock, 1000000, "hca_core_clock in kHz");
+	ok(attr.completion_timestamp_mask == UINT64_MAX, "all bits of a stamp count");
+	cq = ibv_create_cq_ex(ea.ctx, &ia);
+	if (!ok(cq, "a queue with stamps"))
+		return;
+
+	way_up(&w, ibv_cq_ex_to_cq(cq), NULL, NULL);
+	way_recvs(&w, 200);
+	for (i = 0; i < 200; i++) {
+		lo = clock_ns(CLOCK_MONOTONIC);
+		wlo = clock_ns(CLOCK_REALTIME);
+		way_send(&w, IBV_SEND_SIGNALED);
+		end = now() + PATIENCE;
+		while (ibv_start_poll(cq, &pa))
+			if (now() > end)
+				die("no completion");
+		t = ibv_wc_read_completion_ts(cq);
+		wt = ibv_wc_read_completion_wallclock_ns(cq);
+		ibv_end_poll(cq);
+		hi = clock_ns(CLOCK_MONOTONIC);
+		whi = clock_ns(CLOCK_REALTIME);
+		in_order &= t >= last;
+		within &= t >= lo && t <= hi;
+		wall &= wt >= wlo && wt <= whi;
+		last = t;
+	}
+	ok(in_order, "stamps never go back");
+	ok(within, "they lie between the post and the poll");
+	ok(wall, "so do those of the wall clock");
+	if (ibv_query_rt_values_ex(ea.ctx, &values)) {
+		skip("the provider has none", "the device's clock");
+	} else {
+		t = values.raw_clock.tv_sec * 1000000000ULL + values.raw_clock.tv_nsec;
+		ok(t >= last && t <= clock_ns(CLOCK_MONOTONIC), "the device's clock is the stamps'");
+	}
+	way_down(&w);
+	is(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0, "the queue is destroyed");
+}
+
+/* An index that makes no sense reads as a full queue: its error, and no more. */
+static void cq_hostile(void)
+{
+	struct sroce_ring *ring;
+	struct ibv_cq *cq;
+	struct ibv_wc wc;
+	struct way w;
+
+	ring_before();
+	cq = make_cq(&ea, 16, NULL);
+	ring = ring_after();
+	way_up(&w, cq, NULL, NULL);
+	way_recvs(&w, 4);
+	way_send(&w, IBV_SEND_SIGNALED);
+	ok(cq_wait(cq, &wc, PATIENCE) && !wc.status, "a completion");
+	__atomic_store_n(&ring->cons, 0x12345678, __ATOMIC_RELEASE);
+	is(ibv_resize_cq(cq, 64), EINVAL, "a scribbled ring is not resized");
+	way_send(&w, IBV_SEND_SIGNALED);
+	is(next_event(&ea, PATIENCE), IBV_EVENT_CQ_ERR, "the next completion is the queue's error");
+	is(next_event(&ea, 0.3), -1, "said once");
+	ok(qp_state(w.qp[0]) == IBV_QPS_ERR, "its queue pair is in ERR");
+	is(ibv_resize_cq(cq, 64), EINVAL, "nor is one that has overflown");
+	way_down(&w);
+	is(ibv_destroy_cq(cq), 0, "the queue is destroyed");
+}
+
+/* --- shared receive queues ---------------------------------------------------------- */
+
+static struct ibv_srq *make_srq(unsigned int max_wr)
+{
+	struct ibv_srq_init_attr ia = { .attr = { .max_wr = max_wr, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(eb.pd, &ia);
+
+	if (!srq)
+		die("create_srq: %s", strerror(errno));
+	return srq;
+}
+
+static struct ibv_srq_attr query_srq(struct ibv_srq *srq)
+{
+	struct ibv_srq_attr a = {};
+
+	if (ibv_query_srq(srq, &a))
+		die("query_srq");
+	return a;
+}
+
+static int resize_srq(struct ibv_srq *srq, unsigned int max_wr)
+{
+	struct ibv_srq_attr a = { .max_wr = max_wr };
+
+	return ibv_modify_srq(srq, &a, IBV_SRQ_MAX_WR);
+}
+
+static int arm_srq(struct ibv_srq *srq, unsigned int limit)
+{
+	struct ibv_srq_attr a = { .srq_limit = limit };
+
+	return ibv_modify_srq(srq, &a, IBV_SRQ_LIMIT);
+}
+
+static void srq_resize(void)
+{
+	struct ibv_srq *srq = make_srq(8);
+	struct rng rng = { 815 };
+	unsigned int i, n, grown = 0, shrunk = 0, refused = 0;
+	uint64_t received = 0;
+	bool good = true;
+	struct way w;
+
+	way_up(&w, NULL, NULL, srq);
+	for (i = 0; i < 150 && good; i++) {
+		unsigned int old = query_srq(srq).max_wr, in = w.posted - received, size, real;
+		int err;
+
+		way_recvs(&w, rng_in(&rng, 0, old - in));
+		in = w.posted - received;
+		n = rng_in(&rng, 0, in);
+		while (n--)
+			way_send(&w, 0);
+		good = next_are(w.rcq, &received, w.sent - received, &w);
+		in = w.posted - received;
+		size = rng_in(&rng, 1, 100);
+		err = resize_srq(srq, size);
+		real = query_srq(srq).max_wr;
+		if (err) {
+			refused++;
+			good &= err == EINVAL && size < in && real == old;
+		} else {
+			grown += real > old;
+			shrunk += real < old;
+			good &= real >= size && real >= in;
+		}
+		if (!good)
+			diag("round %u: %u in a queue of %u, resize to %u: %d, %u", i, in, old, size, err,
+			     real);
+	}
+	ok(good, "resized %u times, everything received once and in order", i);
+	ok(grown && shrunk && refused, "it grew %u times, shrank %u times, and refused %u times",
+	   grown, shrunk, refused);
+	n = w.posted - received;
+	while (n--)
+		way_send(&w, 0);
+	ok(next_are(w.rcq, &received, w.sent - received, &w), "the rest is there");
+	is(resize_srq(srq, eb.attr.max_srq_wr + 1), EINVAL, "more than max_srq_wr is refused");
+	is(resize_srq(srq, eb.attr.max_srq_wr), 0, "max_srq_wr is not");
+	for (i = 0; i < (unsigned int)eb.attr.max_srq_wr && !way_recv(&w); i++)
+		;
+	is(i, eb.attr.max_srq_wr, "so many can be posted");
+	ok(way_recv(&w), "and no more");
+	way_down(&w);
+	is(ibv_destroy_srq(srq), 0, "the queue is destroyed");
+}
+
+static void srq_limit(void)
+{
+	struct ibv_srq *srq = make_srq(8);
+	uint64_t received = 0;
+	struct way w;
+	int i;
+
+	way_up(&w, NULL, NULL, srq);
+	way_recvs(&w, 8);
+	is(query_srq(srq).srq_limit, 0, "a new queue's limit is not armed");
+	is(arm_srq(srq, 9), EINVAL, "a limit beyond its size is refused");
+	is(arm_srq(srq, 4), 0, "it is armed at 4 of 8");
+	is(query_srq(srq).srq_limit, 4, "and says so");
+	for (i = 0; i < 4; i++)
+		way_send(&w, 0);
+	next_are(w.rcq, &received, 4, &w);
+	is(next_event(&eb, 0.2), -1, "no event with four left");
+	way_send(&w, 0);
+	is(next_event(&eb, PATIENCE), IBV_EVENT_SRQ_LIMIT_REACHED, "one with three left");
+	is(query_srq(srq).srq_limit, 0, "it is not armed any more");
+	way_send(&w, 0);
+	next_are(w.rcq, &received, 2, &w);
+	is(next_event(&eb, 0.2), -1, "one event for an arming");
+	is(arm_srq(srq, 4), 0, "armed again below the limit");
+	way_send(&w, 0);
+	is(next_event(&eb, PATIENCE), IBV_EVENT_SRQ_LIMIT_REACHED, "the next message says so");
+	next_are(w.rcq, &received, 1, &w);
+	way_down(&w);
+	is(ibv_destroy_srq(srq), 0, "the queue is destroyed");
+}
+
+static void srq_hostile(void)
+{
+	static const uint32_t far[] = { 17, 0x80000000, -1 };
+	struct sroce_ring *ring;
+	struct ibv_srq *srq;
+	struct ibv_wc wc;
+	unsigned int i;
+	struct way w;
+
+	for (i = 0; i < ARRAY_SIZE(far); i++) {
+		ring_before();
+		srq = make_srq(16);
+		ring = ring_after();
+		way_up_rnr(&w, NULL, NULL, srq, 1);
+		way_recvs(&w, 2);
+		/* what the kernel writes there is for show */
+		__atomic_store_n(&ring->cons, 0x7777, __ATOMIC_RELEASE);
+		way_send(&w, IBV_SEND_SIGNALED);
+		ok(next_is(w.rcq, 0, &w), "its consumer index is not believed");
+		if (!cq_wait(w.scq, &wc, PATIENCE))
+			die("no completion");
+		__atomic_store_n(&ring->prod, 1 + far[i], __ATOMIC_RELEASE);
+		is(resize_srq(srq, 64), EINVAL, "producer index %#x off: not resized", far[i]);
+		way_send(&w, IBV_SEND_SIGNALED);
+		is(next_event(&eb, PATIENCE), IBV_EVENT_SRQ_ERR, "the next message is the queue's error");
+		way_send(&w, IBV_SEND_SIGNALED);
+		ok(cq_wait(w.scq, &wc, PATIENCE) && wc.status, "the sender hears of it");
+		is(next_event(&eb, 0.3), -1, "said once");
+		way_down(&w);
+		is(ibv_destroy_srq(srq), 0, "the queue is destroyed");
+	}
+}
+
+static void srq_xrc(void)
+{
+	struct ibv_xrcd_init_attr xa = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct ibv_xrcd *xrcd = ibv_open_xrcd(eb.ctx, &xa);
+	struct ibv_cq *cq = make_cq(&eb, 16, NULL);
+	struct ibv_srq *srq[3];
+	uint32_t num[3] = {};
+	unsigned int i;
+
+	if (!ok(xrcd, "an XRC domain"))
+		return;
+	for (i = 0; i < 3; i++) {
+		struct ibv_srq_init_attr_ex ia = {
+			.attr = { .max_wr = 10, .max_sge = 3 },
+			.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD |
+				     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD,
+			.srq_type = IBV_SRQT_XRC,
+			.pd = eb.pd,
+			.xrcd = xrcd,
+			.cq = cq,
+		};
+
+		srq[i] = ibv_create_srq_ex(eb.ctx, &ia);
+		if (!srq[i])
+			die("create_srq_ex: %s", strerror(errno));
+		ok(!ibv_get_srq_num(srq[i], &num[i]) && num[i] && num[i] <= 0xffffff,
+		   "number %u", num[i]);
+		ok(ia.attr.max_wr >= 10 && ia.attr.max_sge >= 3, "as large as asked for");
+	}
+	ok(num[0] != num[1] && num[1] != num[2] && num[0] != num[2], "all differ");
+	is(ibv_close_xrcd(xrcd), EBUSY, "the domain stays while they are there");
+	for (i = 0; i < 3; i++)
+		is(ibv_destroy_srq(srq[i]), 0, "queue %u is destroyed", i);
+	is(ibv_close_xrcd(xrcd), 0, "the domain is closed");
+	ibv_destroy_cq(cq);
+}
+
+static const struct {
+	const char *name;
+	void (*fn)(void);
+} tests[] = {
+	{ "cq_resize", cq_resize },
+	{ "cq_resize_armed", cq_resize_armed },
+	{ "cq_moderation", cq_moderation },
+	{ "cq_stamps", cq_stamps },
+	{ "cq_hostile", cq_hostile },
+	{ "srq_resize", srq_resize },
+	{ "srq_limit", srq_limit },
+	{ "srq_hostile", srq_hostile },
+	{ "srq_xrc", srq_xrc },
+};
+
+int main(int argc, char **argv)
+{
+	const char *dev[2] = {}, *gid[2] = {};
+	unsigned int i;
+	bool any;
+	int c, a;
+
+	while ((c = getopt(argc, argv, "d:D:g:G:")) != -1) {
+		switch (c) {
+		case 'd': dev[0] = optarg; break;
+		case 'D': dev[1] = optarg; break;
+		case 'g': gid[0] = optarg; break;
+		case 'G': gid[1] = optarg; break;
+		default: dev[0] = NULL; optind = argc; break;
+		}
+	}
+	if (!dev[0]) {
+		fprintf(stderr, "usage: queues -d DEV [-D DEV2] [-g GID] [-G GID2] [TEST...]\ntests:");
+		for (i = 0; i < ARRAY_SIZE(tests); i++)
+			fprintf(stderr, " %s", tests[i].name);
+		fprintf(stderr, "\n");
+		return 2;
+	}
+	end_open(&ea, dev[0], gid[0]);
+	end_open(&eb, dev[1] ? dev[1] : dev[0], gid[1]);
+	for (i = 0; i < ARRAY_SIZE(tests); i++) {
+		any = optind == argc;
+		for (a = optind; a < argc; a++)
+			any |= !strcmp(argv[a], tests[i].name);
+		if (!any)
+			continue;
+		printf("# %s\n", tests[i].name);
+		fflush(stdout);
+		tests[i].fn();
+	}
+	end_close(&ea);
+	end_close(&eb);
+	return done_testing();
+}

@@ -1,0 +1,19 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# Each operation with each kind of wrong key, address and right: refused with
+# IBTA's syndrome, and memory as it was.
+# lab: timeout 400
+
+. "$(dirname "$0")/../lib.sh"
+
+need_bin protect
+load_module
+hosts_up
+links_up
+for t in regions windows1 windows2 revoke_region revoke1 revoke2 send_inv; do
+	tap_from $t "$BIN/protect" -d roce0 -D roce1 $t
+done
+# a host to itself
+tap_from "regions, one device" "$BIN/protect" -d roce0 regions
+done_testing
