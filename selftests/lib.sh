@@ -421,6 +421,33 @@ port_active() { # LINK
 	grep -q ACTIVE "/sys/class/infiniband/$1/ports/1/state"
 }
 
+# roce0 is rdma_rxe's, in the initial namespace, where it works on every kernel;
+# roce1 is sroce's, in b.
+rxe_up() {
+	local i s
+
+	[ "$TYPE" = sroce ] || skip_all "the device under test is sroce"
+	load_module
+	probe rdma_rxe || skip_all "no rdma_rxe in this kernel"
+	hosts_down
+	defer hosts_down
+	host_ns b
+	ip link add v0 type veth peer name v1 netns b || bail "cannot make a veth pair"
+	echo 0 >/proc/sys/net/ipv6/conf/v0/accept_dad
+	ip link set v0 up
+	ip addr add 192.168.77.1/24 dev v0
+	ip addr add fd77::1/64 dev v0 nodad
+	host_addr b v1 2
+	wait_for 60 ping -c 1 -W 5 192.168.77.2 || bail "b does not answer"
+	rdma link add roce0 type rxe netdev v0 || bail "cannot add an rxe link"
+	link_add b roce1 v1
+	for i in 192.168.77 fd77:; do
+		s=$([ $i = fd77: ] && echo : || echo .)
+		gid_wait roce0 "$i${s}1"
+		gid_wait roce1 "$i${s}2"
+	done
+}
+
 # Both hosts' links: roce0 in a, roce1 in b.
 links_up() {
 	link_add a roce0 v0
@@ -464,18 +491,20 @@ active_mtu() { # LINK
 	"$BIN/xfer" --show -d "$1" 2>/dev/null | sed -n 's/.*active_mtu \([0-9]*\).*/\1/p'
 }
 
-# ibv_rc_pingpong from a to b, which compares what it received (-c), over the
-# GIDs of two addresses; the connection is always made over IPv4.
+# ibv_rc_pingpong, or what PINGPONG says, from a to b over the GIDs of two
+# addresses; the connection is always made over IPv4. It compares what it
+# received, if it can (-c; ibv_xsrq_pingpong's -c is another one).
 pingpong() { # ADDRESS_A ADDRESS_B ARGS...
-	local ga gb server rc port=$((18515 + RANDOM % 1000))
+	local prog=${PINGPONG:-ibv_rc_pingpong} ga gb server rc port=$((18515 + RANDOM % 1000))
 
 	ga=$(gid_index roce0 "$1") gb=$(gid_index roce1 "$2")
 	[ -n "$ga" ] && [ -n "$gb" ] || { echo "no GID for $1 or $2"; return 1; }
 	shift 2
-	timeout -k 5 120 ip netns exec b ibv_rc_pingpong -c -d roce1 -g "$gb" -p $port "$@" >"$TMP/server" 2>&1 &
+	[ $prog = ibv_xsrq_pingpong ] || set -- -c "$@"
+	timeout -k 5 120 ip netns exec b $prog -d roce1 -g "$gb" -p $port "$@" >"$TMP/server" 2>&1 &
 	server=$!
 	wait_for 60 server_listens b $port $server || { cat "$TMP/server"; return 1; }
-	timeout -k 5 120 ip netns exec a ibv_rc_pingpong -c -d roce0 -g "$ga" -p $port "$@" 192.168.77.2
+	timeout -k 5 120 ip netns exec a $prog -d roce0 -g "$ga" -p $port "$@" 192.168.77.2
 	rc=$?
 	[ $rc = 0 ] || kill $server 2>/dev/null
 	wait $server || { rc=$?; echo "server:"; cat "$TMP/server"; }
@@ -484,6 +513,41 @@ pingpong() { # ADDRESS_A ADDRESS_B ARGS...
 		rc=1
 	fi
 	return $rc
+}
+
+# perftest's PROGRAM from one host to the other, after perf_ends. Both sides'
+# output, and whether both were content.
+perf() { # PROGRAM ARGS...
+	local prog=$1 server rc port=$((18515 + RANDOM % 1000))
+
+	shift
+	timeout -k 5 120 $perf_server $prog -F -d $perf_server_dev -x $perf_server_gid -p $port "$@" \
+		>"$TMP/server" 2>&1 &
+	server=$!
+	wait_for 60 perf_listens $port $server || { cat "$TMP/server"; return 1; }
+	timeout -k 5 120 $perf_client $prog -F -d $perf_client_dev -x $perf_client_gid -p $port "$@" \
+		$perf_host >"$TMP/client" 2>&1
+	rc=$?
+	[ $rc = 0 ] || kill $server 2>/dev/null
+	wait $server || { rc=1; echo "server:"; cat "$TMP/server"; }
+	cat "$TMP/client"
+	# it prints a line of figures at the end, and complaints without failing
+	grep -q '^ *[0-9][0-9]*  *[0-9][0-9]*  ' "$TMP/client" || rc=1
+	! grep -i "error\|failed\|couldn't\|unable" "$TMP/server" "$TMP/client" || rc=1
+	return $rc
+}
+
+# Which host serves: 'NAMESPACE LINK ADDRESS' of server and client, - for no namespace
+perf_ends() { # SERVER CLIENT
+	set -- $1 $2
+	perf_server=$([ $1 = - ] || echo "ip netns exec $1")
+	perf_client=$([ $4 = - ] || echo "ip netns exec $4")
+	perf_server_dev=$2 perf_client_dev=$5 perf_host=$3
+	perf_server_gid=$(gid_index $2 $3) perf_client_gid=$(gid_index $5 $6)
+}
+
+perf_listens() { # PORT PID
+	$perf_server ss -Hltn "sport = :$1" | grep -q . || ! kill -0 "$2" 2>/dev/null
 }
 
 server_listens() { # NAMESPACE PORT PID

@@ -349,6 +349,21 @@ static bool queue_has(struct queue *q, const struct frame *f, struct got *g)
 	return true;
 }
 
+/* This frame comes, among others that are none of ours. */
+static bool queue_sees(struct queue *q, const struct frame *f)
+{
+	struct got g;
+
+	while (queue_get(q, &g, 5) && !g.status) {
+		bool it = g.len == f->len && !memcmp(g.b, f->b, f->len);
+
+		queue_post(q, g.slot, SLOT);
+		if (it)
+			return true;
+	}
+	return false;
+}
+
 static bool queue_quiet(struct queue *q)
 {
 	struct got g;
@@ -849,30 +864,52 @@ static void test_default(void)
 	queue_drop(&qm);
 }
 
+static bool netdev_is(const char *show, const char *has)
+{
+	char cmd[200];
+
+	snprintf(cmd, sizeof(cmd), "ip -n b %s dev v1 | grep -q '%s'", show, has);
+	return !system(cmd);
+}
+
 static void test_sniffer(void)
 {
 	struct ibv_flow *flow, *normal;
 	struct queue q, qn;
 	struct frame f;
 	struct rule r;
+	struct got g;
 
 	queue_make(&q, &ends[1], 64, 0);
 	queue_make(&qn, &ends[1], 16, 0);
+	ok(netdev_is("-d link show", "promiscuity 0"), "the netdev's filter is closed");
 	rule_init(&r, IBV_FLOW_ATTR_SNIFFER, 0, 0);
 	flow = rule_make(q.qp, &r);
 	normal = steer_dmac(&qn, stranger);
 	frame_make(&f, UDP4, stranger, 64);
 	sock_send(&ports[0], f.b, f.len);
-	ok(queue_has(&q, &f, NULL) && queue_has(&qn, &f, NULL), "a sniffer's copy");
+	ok(queue_sees(&q, &f) && queue_has(&qn, &f, NULL), "a sniffer's copy");
 	frame_make(&f, UDP4, ports[1].mac, 64);
 	put16(f.b + L4_4 + 2, 4791);
 	sock_drain(&ports[1]);
 	sock_send(&ports[0], f.b, f.len);
-	ok(queue_has(&q, &f, NULL) && sock_sees(&ports[1], f.b, f.len, 5), "of RoCE as well");
+	ok(queue_sees(&q, &f) && sock_sees(&ports[1], f.b, f.len, 5), "of RoCE as well");
 	ok(stack_works(), "the stack has all of its own");
-	ok(!queue_quiet(&q), "and the sniffer too");
+	ok(queue_get(&q, &g, 5) && !g.status, "and the sniffer too");
+	queue_post(&q, g.slot, SLOT);
+	frame_make(&f, VLAN4, stranger, 64);
+	sock_send(&ports[1], f.b, f.len);
+	ok(queue_sees(&q, &f), "what is sent, too");
+	is(queue_send(&qn, &f, 0), IBV_WC_SUCCESS, "and by a queue pair");
+	ok(queue_sees(&q, &f), "likewise");
+	ok(netdev_is("-d link show", "promiscuity [1-9]"), "the netdev's filter is open");
 	unsteer(normal);
 	unsteer(flow);
+	ok(netdev_is("-d link show", "promiscuity 0"), "and closed again");
+	normal = steer_dmac(&qn, group);
+	ok(netdev_is("maddr show", "01:50:56:19:20:a7"), "a rule opens it for its address");
+	unsteer(normal);
+	ok(!netdev_is("maddr show", "01:50:56:19:20:a7"), "alone");
 	queue_drop(&q);
 	queue_drop(&qn);
 }
@@ -1364,30 +1401,65 @@ static void test_wq(void)
 	rss_drop(&s);
 }
 
+/* All that there is of objects, and a way to end without a word to them */
+static void leave(const char *how)
+{
+	struct queue q, sniffer;
+	struct ibv_wc wc;
+	struct rule r;
+	struct got g;
+	struct rss s;
+	int rc;
+
+	queue_make(&q, &ends[1], 4, 0);
+	queue_make(&sniffer, &ends[1], 4, 0);
+	rss_make(&s, &ends[1], ADDR4);
+	steer_dmac(&q, stranger);
+	rule_init(&r, IBV_FLOW_ATTR_NORMAL, 0, 0);
+	rule_dport(&r, IBV_FLOW_SPEC_UDP, 8765);
+	rule_make(s.qp, &r);
+	rule_init(&r, IBV_FLOW_ATTR_SNIFFER, 0, 0);
+	rule_make(sniffer.qp, &r);
+	if (how) {
+		if (system(how))
+			die("%s", how);
+		while (queue_get(&q, &g, PATIENCE) && !g.status)
+			;
+		is(g.status, IBV_WC_WR_FLUSH_ERR, "the queue pair is flushed");
+		ok(cq_wait(s.cq[1], &wc, PATIENCE) && wc.status == IBV_WC_WR_FLUSH_ERR,
+		   "and the work queue");
+	} else {
+		ok(true, "everything is left behind");
+	}
+	rc = done_testing();
+	fflush(stdout);
+	_exit(rc);
+}
+
+static void test_leave(void)
+{
+	leave(NULL);
+}
+
 /* The netdev goes under everything: what is left are flushed requests. */
 static void test_remove(void)
 {
-	struct ibv_flow *flow;
-	struct queue q;
-	struct got g;
-	struct rss s;
-	struct ibv_wc wc;
+	leave("ip -n b link del v1");
+}
 
-	queue_make(&q, &ends[1], 4, 0);
-	rss_make(&s, &ends[1], ADDR4);
-	flow = steer_dmac(&q, stranger);
-	(void)flow;
-	if (system("ip -n b link del v1"))
-		die("link del");
-	ok(queue_get(&q, &g, PATIENCE) && g.status == IBV_WC_WR_FLUSH_ERR, "the queue pair is flushed");
-	ok(cq_wait(s.cq[1], &wc, PATIENCE) && wc.status == IBV_WC_WR_FLUSH_ERR, "and the work queue");
-	fflush(stdout);
-	_exit(done_testing());
+static void test_move(void)
+{
+	leave("ip -n b link set v1 netns a");
+}
+
+static void test_unlink(void)
+{
+	leave("rdma link del roce1");
 }
 
 #define T(fn) static void run_##fn(void) { ports_open(); test_##fn(); }
 T(wire) T(wrong) T(specs) T(refused) T(order) T(default) T(sniffer) T(vlan) T(loop) T(full)
-T(gso) T(rss) T(wq) T(remove)
+T(gso) T(rss) T(wq) T(leave) T(unlink) T(move) T(remove)
 #undef T
 
 static const struct test tests[] = {
@@ -1404,6 +1476,9 @@ static const struct test tests[] = {
 	{ "gso", run_gso },
 	{ "rss", run_rss },
 	{ "wq", run_wq },
+	{ "leave", run_leave },
+	{ "unlink", run_unlink },
+	{ "move", run_move },
 	{ "remove", run_remove },
 };
 

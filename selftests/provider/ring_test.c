@@ -2023,6 +2023,60 @@ static void test_resize_cq(void)
 	done("resize with completions in the ring, up and down");
 }
 
+static int resize_stop;
+
+static void *resize_poll(void *arg)
+{
+	struct sroce_cq *cq = arg;
+	struct ibv_poll_cq_attr attr = {};
+	struct ibv_cq_ex *ex = &cq->vcq.cq_ex;
+	struct ibv_wc wc[4];
+	int i;
+
+	for (i = 0; !__atomic_load_n(&resize_stop, __ATOMIC_ACQUIRE); i++) {
+		if (i % 3 == 0)
+			sroce_req_notify_cq(&cq->vcq.cq, 0);
+		if (i % 3 == 1)
+			CHECK(sroce_poll_cq(&cq->vcq.cq, 4, wc) >= 0);
+		if (i % 3 == 2 && !ibv_start_poll(ex, &attr)) {
+			/* Both locks, in the order of a resize. */
+			sroce_req_notify_cq(&cq->vcq.cq, 1);
+			ibv_next_poll(ex);
+			ibv_end_poll(ex);
+		}
+	}
+	return NULL;
+}
+
+static void test_resize_threads(void)
+{
+	struct sroce_cq *cq = new_cq_ex(IBV_WC_STANDARD_FLAGS);
+	struct sroce_qp *qp = new_qp(cq, cq);
+	size_t base = shm_used;
+	pthread_t t[2];
+	int i, k;
+
+	for (i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, resize_poll, cq);
+	for (i = 0; i < 2000; i++) {
+		/* The kernel appends under a lock that its resize takes, too. */
+		sroce_lock(&cq->lock);
+		for (k = 0; k < 3; k++)
+			if (cq->ring.ring->prod - cq->ring.ring->cons < 8)
+				complete(cq, qp->sq.key, IBV_WC_SEND, i, 0);
+		sroce_unlock(&cq->lock);
+		if (i % 100 == 0)
+			shm_used = base;
+		CHECK(!sroce_resize_cq(&cq->vcq.cq, 16 << pick(3)));
+	}
+	__atomic_store_n(&resize_stop, 1, __ATOMIC_RELEASE);
+	for (i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	drop_qp(qp);
+	drop_cq(cq);
+	done("resize while others poll and ask for events");
+}
+
 /* Memory. */
 
 static void test_dm(void)
@@ -2483,6 +2537,7 @@ int main(void)
 	drop_cq(cq);
 	test_cq_ex();
 	test_resize_cq();
+	test_resize_threads();
 	test_dm();
 	test_domains();
 	test_clock();

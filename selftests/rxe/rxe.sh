@@ -9,28 +9,7 @@
 
 need ibv_rc_pingpong ss ip
 need_bin xfer
-[ "$TYPE" = sroce ] || skip_all "the device under test is sroce"
-load_module
-probe rdma_rxe || skip_all "no rdma_rxe in this kernel"
-
-hosts_down
-defer hosts_down
-host_ns b
-ip link add v0 type veth peer name v1 netns b || bail "cannot make a veth pair"
-echo 0 >/proc/sys/net/ipv6/conf/v0/accept_dad
-ip link set v0 up
-ip addr add 192.168.77.1/24 dev v0
-ip addr add fd77::1/64 dev v0 nodad
-host_addr b v1 2
-wait_for 60 ping -c 1 -W 5 192.168.77.2 || bail "b does not answer"
-
-rdma link add roce0 type rxe netdev v0 || bail "cannot add an rxe link"
-link_add b roce1 v1
-for i in 192.168.77 fd77:; do
-	s=$([ $i = fd77: ] && echo : || echo .)
-	gid_wait roce0 "$i${s}1"
-	gid_wait roce1 "$i${s}2"
-done
+rxe_up
 
 # the server in one, the client in the other
 rxe() { "$@"; }

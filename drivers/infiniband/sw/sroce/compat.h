@@ -104,8 +104,11 @@ static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 /* FLUSH came with its access rights; without them nobody can be allowed it. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
 #define SROCE_ACCESS_FLUSH 0
+#define SROCE_CAP_A19 0
 #else
 #define SROCE_ACCESS_FLUSH IB_ACCESS_FLUSH_GLOBAL
+/* Annex A19, Memory Placement Extensions */
+#define SROCE_CAP_A19 (IB_DEVICE_FLUSH_GLOBAL | IB_DEVICE_ATOMIC_WRITE)
 #endif
 
 /* The carry-less CRC-32 was reached through the crypto API alone. */
@@ -198,12 +201,6 @@ static inline void sroce_counter_init(struct rdma_counter *counter)
 #define SROCE_NS_DMA_BUF DMA_BUF
 #else
 #define SROCE_NS_DMA_BUF "DMA_BUF"
-#endif
-
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
-#define SROCE_ACCESS_FLUSH 0
-#else
-#define SROCE_ACCESS_FLUSH IB_ACCESS_FLUSH_GLOBAL
 #endif
 
 #endif /* SROCE_COMPAT_H */

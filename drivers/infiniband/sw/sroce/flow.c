@@ -5,7 +5,7 @@
  * As long as a link has rules, a netfilter hook sees every frame that its
  * netdev receives, behind the taps and before anything that knows protocols.
  * A frame that a rule takes is stolen from the stack, as a NIC's steering
- * would do it; a sniffer gets a copy.
+ * would do it. A sniffer gets copies, of what is sent as well.
  */
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
@@ -260,14 +260,16 @@ static void deliver(struct flow_run *run, const struct sroce_flow *flow)
 	sroce_raw_recv(flow->qp, &run->frames, &run->key, flow->tag);
 }
 
-/* Ask the rules in their order. Return: one of them has taken the frame. */
-static bool run_rules(struct flow_run *run, bool sniff)
+/* Ask the rules of some classes in order. Return: one has taken the frame. */
+static bool run_rules(struct flow_run *run, enum flow_class first, enum flow_class last)
 {
 	const struct sroce_flow *flow, *taken = NULL;
 
 	list_for_each_entry_rcu(flow, &run->sdev->flows.rules, entry) {
-		if (flow->class == FLOW_SNIFFER && !sniff)
+		if (flow->class < first)
 			continue;
+		if (flow->class > last)
+			break;
 		if (taken ? !same_rule(flow, taken) : !rule_wants(run, flow))
 			continue;
 		deliver(run, flow);
@@ -291,13 +293,29 @@ static unsigned int flow_hook(void *priv, struct sk_buff *skb, const struct nf_h
 		return NF_ACCEPT;
 	/* a tap's writer delivers in its own context */
 	local_bh_disable();
-	taken = run_rules(&run, true);
+	taken = run_rules(&run, FLOW_SNIFFER, FLOW_ALL_DEFAULT);
 	local_bh_enable();
 	sroce_frames_free(&run.frames);
 	if (!taken)
 		return NF_ACCEPT;
 	consume_skb(skb);
 	return NF_STOLEN;
+}
+
+static unsigned int sniff_hook(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
+{
+	struct flow_run run = {
+		.sdev = priv,
+		.ndev = state->out,
+		.skb = skb,
+		.mac = skb_mac_offset(skb),
+	};
+
+	if (!skb_frags_readable(skb) || !make_key(skb, run.mac, &run.key))
+		return NF_ACCEPT;
+	run_rules(&run, FLOW_SNIFFER, FLOW_SNIFFER);
+	sroce_frames_free(&run.frames);
+	return NF_ACCEPT;
 }
 
 /**
@@ -329,7 +347,7 @@ bool sroce_flow_loop(struct sroce_dev *sdev, const struct net_device *ndev, stru
 	if (!is_multicast_ether_addr(run.key.dmac) &&
 	    !ether_addr_equal(run.key.dmac, ndev->dev_addr))
 		return false;
-	taken = run_rules(&run, false);
+	taken = run_rules(&run, FLOW_NORMAL, FLOW_ALL_DEFAULT);
 	sroce_frames_free(&run.frames);
 	return taken && !is_multicast_ether_addr(run.key.dmac);
 }
@@ -517,46 +535,68 @@ static void filter(const struct sroce_flow *flow, struct net_device *ndev, bool 
 	}
 }
 
-/* The first rule brings the hook. */
-static int hook_get(struct sroce_dev *sdev)
+static int hook_on(struct sroce_dev *sdev, struct net_device *ndev, struct nf_hook_ops *ops,
+		   nf_hookfn *fn, unsigned int hooknum)
 {
-	struct sroce_flows *flows = &sdev->flows;
-	struct net_device *ndev;
-	int err;
-
-	ASSERT_RTNL();
-	if (flows->ndev)
-		return 0;
-	ndev = ib_device_get_netdev(&sdev->ibdev, 1);
-	if (!ndev)
-		return -ENODEV;
-	flows->hook = (struct nf_hook_ops) {
-		.hook = flow_hook,
+	*ops = (struct nf_hook_ops) {
+		.hook = fn,
 		.dev = ndev,
 		.priv = sdev,
 		.pf = NFPROTO_NETDEV,
-		.hooknum = NF_NETDEV_INGRESS,
+		.hooknum = hooknum,
+		/* behind the firewall's */
 		.priority = INT_MAX,
 	};
-	err = nf_register_net_hook(dev_net(ndev), &flows->hook);
-	if (err) {
-		dev_put(ndev);
-		return err;
+	return nf_register_net_hook(dev_net(ndev), ops);
+}
+
+/* The first rule brings the hook, and the first sniffer the other. */
+static int hooks_get(struct sroce_dev *sdev, const struct sroce_flow *flow)
+{
+	struct sroce_flows *flows = &sdev->flows;
+	struct net_device *ndev = flows->ndev;
+	int err;
+
+	ASSERT_RTNL();
+	if (!ndev) {
+		ndev = ib_device_get_netdev(&sdev->ibdev, 1);
+		if (!ndev)
+			return -ENODEV;
+		err = hook_on(sdev, ndev, &flows->in, flow_hook, NF_NETDEV_INGRESS);
+		if (err)
+			goto err_ndev;
+	}
+	if (flow->class == FLOW_SNIFFER && !flows->num_sniffers) {
+		err = hook_on(sdev, ndev, &flows->out, sniff_hook, NF_NETDEV_EGRESS);
+		if (err)
+			goto err_in;
 	}
 	flows->ndev = ndev;
 	return 0;
+
+err_in:
+	/* there for other rules */
+	if (flows->ndev)
+		return err;
+	nf_unregister_net_hook(dev_net(ndev), &flows->in);
+	synchronize_net();
+err_ndev:
+	dev_put(ndev);
+	return err;
 }
 
-/* Who runs in it may do so until the end of synchronize_net(). */
-static void hook_put(struct sroce_dev *sdev)
+/* What has no rules any more. Who runs in it does so until synchronize_net(). */
+static void hooks_put(struct sroce_flows *flows, bool out, bool in)
 {
-	struct sroce_flows *flows = &sdev->flows;
+	struct net_device *ndev = flows->ndev;
 
-	if (!flows->ndev)
+	if (out)
+		nf_unregister_net_hook(dev_net(ndev), &flows->out);
+	if (!in)
 		return;
-	nf_unregister_net_hook(dev_net(flows->ndev), &flows->hook);
-	dev_put(flows->ndev);
+	nf_unregister_net_hook(dev_net(ndev), &flows->in);
 	flows->ndev = NULL;
+	dev_put(ndev);
 }
 
 /* Behind those that are asked before it, and behind its equals. */
@@ -583,12 +623,13 @@ static int rule_insert(struct sroce_dev *sdev, struct sroce_flow *flow)
 		return -ENODEV;
 	if (flows->num == SROCE_MAX_FLOWS)
 		return -ENOMEM;
-	err = hook_get(sdev);
+	err = hooks_get(sdev, flow);
 	if (err)
 		return err;
 	filter(flow, flows->ndev, true);
 	list_insert(flows, flow);
 	flows->num++;
+	flows->num_sniffers += flow->class == FLOW_SNIFFER;
 	return 0;
 }
 
@@ -644,14 +685,17 @@ int sroce_destroy_flow(struct ib_flow *ibflow)
 {
 	struct sroce_dev *sdev = to_sdev(ibflow->device);
 	struct sroce_flow *flow = to_sflow(ibflow);
+	const bool sniffer = flow->class == FLOW_SNIFFER;
 	struct sroce_flows *flows = &sdev->flows;
 
 	rtnl_lock();
 	list_del_rcu(&flow->entry);
-	if (flows->ndev)
+	flows->num--;
+	flows->num_sniffers -= sniffer;
+	if (flows->ndev) {
 		filter(flow, flows->ndev, false);
-	if (!--flows->num)
-		hook_put(sdev);
+		hooks_put(flows, sniffer && !flows->num_sniffers, !flows->num);
+	}
 	/* under RTNL it is quick */
 	synchronize_net();
 	rtnl_unlock();
@@ -676,6 +720,6 @@ void sroce_flow_detach(struct sroce_dev *sdev)
 		return;
 	list_for_each_entry(flow, &flows->rules, entry)
 		filter(flow, flows->ndev, false);
-	hook_put(sdev);
+	hooks_put(flows, flows->num_sniffers, true);
 	synchronize_net();
 }

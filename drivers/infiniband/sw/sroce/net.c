@@ -525,6 +525,9 @@ static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 	u32 i;
 
 	list_for_each_entry_rcu(sdev, &rx->snet->devs, net_entry) {
+		/* two links of one network get one copy each */
+		if (sdev->ifindex != rx->skb->dev->ifindex)
+			continue;
 		group = sroce_mcast_find(sdev, &mgid);
 		for (i = 0; group && i < group->num; i++) {
 			packet->pkt.qpn = group->qpn[i];

@@ -441,7 +441,8 @@ static const struct qp_type qp_types[] = {
 	[IB_QPT_UD] = { WIRE_UD, true, true, .program = true, .kernel = true },
 	/* a work request of the kernel has no place for a number of theirs */
 	[IB_QPT_XRC_INI] = { WIRE_XRC, true, false, .program = true },
-	[IB_QPT_XRC_TGT] = { WIRE_XRC, false, true, .program = true },
+	/* a program's, but the core asks for it in its own name */
+	[IB_QPT_XRC_TGT] = { WIRE_XRC, false, true, .kernel = true },
 	/* without a path, none of our packets are its */
 	[IB_QPT_RAW_PACKET] = { WIRE_RC, true, true, .program = true },
 };
@@ -458,6 +459,8 @@ static void sides_init(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_rq *rq = &qp->rq;
 
+	/* before there is a path, requests are flushed, and counted in packets */
+	qp->mtu = ib_mtu_enum_to_int(IB_MTU_256);
 	mutex_init(&qp->mutex);
 	spin_lock_init(&sq->post_lock);
 	spin_lock_init(&sq->late_lock);
@@ -504,18 +507,15 @@ static void gsi_unregister(struct sroce_qp *qp)
  */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
-	/* a target belongs to its domain, and to no process: it has no rings */
-	const bool target = init->qp_type == IB_QPT_XRC_TGT;
 	const bool raw = init->qp_type == IB_QPT_RAW_PACKET;
 	struct sroce_dev *sdev = to_sdev(ibqp->device);
 	struct sroce_create_qp_resp resp = {};
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	if (!has_type(init->qp_type, udata || target) || (init->create_flags && !raw))
+	if (!has_type(init->qp_type, udata) || (init->create_flags && !raw))
 		return -EOPNOTSUPP;
-	if ((!raw && !sroce_udata_clear(udata)) ||
-	    (udata && !target && udata->outlen < sizeof(resp)))
+	if ((!raw && !sroce_udata_clear(udata)) || (udata && udata->outlen < sizeof(resp)))
 		return -EINVAL;
 	/* a queue of another kind would be taken for one of ours (11.2.4.1) */
 	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC)
@@ -526,7 +526,8 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	if (!sroce_take(&sdev->num_qp, SROCE_MAX_QP))
 		return -ENOMEM;
 
-	if (!target)
+	/* an XRC target belongs to its domain, and to no process: it has no rings */
+	if (udata)
 		qp->ibuc = sroce_udata_context(udata);
 	sides_init(qp);
 	qp->transport = qp_types[init->qp_type].transport;
@@ -554,7 +555,7 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	}
 	qp->attr.cap = init->cap;
 	sroce_retry_reset(qp);
-	if (udata && !target) {
+	if (udata) {
 		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
 		if (err)
 			goto err_rq;

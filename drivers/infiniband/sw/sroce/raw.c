@@ -528,7 +528,7 @@ static u32 toeplitz(const u8 *key, const u8 *in, u32 len)
 		for (bit = 7; bit >= 0; bit--) {
 			if (in[i] & BIT(bit))
 				hash ^= window;
-			window = window << 1 | !!(key[i + 4] & BIT(bit));
+			window = window << 1 | (key[i + 4] >> bit & 1);
 		}
 	}
 	return hash;

@@ -728,6 +728,7 @@ static void recv_atomic_write(struct sroce_qp *qp, const struct sroce_rx *rx)
 	if (!recv_ok(qp, atomic_word(qp, pkt, IB_ACCESS_REMOTE_WRITE, &word)))
 		return;
 	sroce_rx_copy(&pos, &value, sizeof(value));
+	/* after what the same requester has written before */
 	smp_store_release(word, value);
 	take_resource(qp, pkt, 1, 0);
 }
@@ -751,6 +752,7 @@ static void recv_flush_memory(struct sroce_qp *qp, const struct sroce_rx *rx)
 		recv_refuse(qp, WIRE_NAK_REM_ACCESS);
 		return;
 	}
+	/* the placement type GLOBAL: before the answer, to every reader */
 	smp_mb();
 	take_resource(qp, pkt, 1, 0);
 }

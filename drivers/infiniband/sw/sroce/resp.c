@@ -14,8 +14,11 @@
 /* Bursts in a row; then others get the CPU. */
 #define RESP_BUDGET	32
 
-/* Bytes that may be with the stack, as for the requester */
-#define RESP_WINDOW	(256U << 10)
+/* Bursts that may be with the stack: with long ones, more than any wire holds */
+#define RESP_SKBS	32
+
+/* Bytes that are paged in at once */
+#define RESP_FAULT_LEN	(256U << 10)
 
 static bool is_ack(u8 syndrome)
 {
@@ -151,7 +154,7 @@ static enum resp_result read_memory(struct sroce_qp *qp, const struct sroce_res 
 	}
 	if (result == RESP_FAULT)
 		sroce_fault_start(fault, pd, srq, mr->key, addr,
-				  min_t(u32, res->len - off, RESP_WINDOW), false);
+				  min_t(u32, res->len - off, RESP_FAULT_LEN), false);
 	else if (result == RESP_GIVEN)
 		fault->err = 0;
 	sroce_mr_put(mr);
@@ -304,14 +307,12 @@ static void ack_unsaid(struct sroce_qp *qp)
 
 static bool resp_blocked(struct sroce_qp *qp)
 {
-	const int limit = RESP_WINDOW / qp->mtu;
-
-	if (atomic_read(&qp->num->tx_skbs) < limit)
+	if (atomic_read(&qp->num->tx_skbs) < RESP_SKBS)
 		return false;
 	set_bit(SROCE_RESP_BLOCKED, &qp->rq.flags);
 	/* pairs with tx_free(): it sees the bit, or we see its skb gone */
 	smp_mb__after_atomic();
-	return atomic_read(&qp->num->tx_skbs) >= limit;
+	return atomic_read(&qp->num->tx_skbs) >= RESP_SKBS;
 }
 
 /* One burst of a response. Return: there may be more to say. */

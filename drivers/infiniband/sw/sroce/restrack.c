@@ -58,6 +58,32 @@ int sroce_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 }
 
 /**
+ * sroce_fill_res_mr - ib_device_ops: how a memory region's memory is kept
+ * @msg: netlink message
+ * @ibmr: the region
+ *
+ * Return: 0 or -EMSGSIZE.
+ */
+int sroce_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	struct res_value v[] = {
+		{ "access", }, { "block_shift", }, { "windows", }, { "odp", }, { "dmabuf", },
+	};
+	const struct sroce_mr *mr;
+
+	/* registered again, it becomes another */
+	rcu_read_lock();
+	mr = READ_ONCE(to_sregion(ibmr)->mr);
+	v[0].value = mr->access;
+	v[1].value = mr->mem.block_shift;
+	v[2].value = max(atomic_read(&mr->windows), 0);
+	v[3].value = !!mr->mem.odp;
+	v[4].value = !!mr->mem.dmabuf;
+	rcu_read_unlock();
+	return res_put(msg, v, ARRAY_SIZE(v));
+}
+
+/**
  * sroce_fill_res_qp - ib_device_ops: where a queue pair's two sides are
  * @msg: netlink message
  * @ibqp: the queue pair

@@ -66,9 +66,8 @@ struct send_op {
 	u32 qpts;
 };
 
-#define STREAM(name, last, wc, qpts) {						\
-	WIRE_##name##_FIRST, WIRE_##name##_MIDDLE,				\
-	WIRE_##name##_LAST##last, WIRE_##name##_ONLY##last,			\
+#define STREAM(name, last, only, wc, qpts) {					\
+	WIRE_##name##_FIRST, WIRE_##name##_MIDDLE, WIRE_##last, WIRE_##only,	\
 	wc, SEND_STREAM, true, qpts,						\
 }
 #define SINGLE(op, wc, kind, inlined) { 0, 0, 0, op, wc, kind, inlined, QPT_RELIABLE }
@@ -77,14 +76,14 @@ struct send_op {
 /* By enum ib_uverbs_wr_opcode */
 static const struct send_op send_ops[] = {
 	[IB_UVERBS_WR_RDMA_WRITE] =
-		STREAM(WRITE, , IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
+		STREAM(WRITE, WRITE_LAST, WRITE_ONLY, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
 	[IB_UVERBS_WR_RDMA_WRITE_WITH_IMM] =
-		STREAM(WRITE, _IMM, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
+		STREAM(WRITE, WRITE_LAST_IMM, WRITE_ONLY_IMM, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
 	[IB_UVERBS_WR_SEND] =
-		STREAM(SEND, , IB_UVERBS_WC_SEND,
+		STREAM(SEND, SEND_LAST, SEND_ONLY, IB_UVERBS_WC_SEND,
 		       QPT_CONNECTED | QPT_DATAGRAM | QPT(RAW_PACKET)),
 	[IB_UVERBS_WR_SEND_WITH_IMM] =
-		STREAM(SEND, _IMM, IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT_DATAGRAM),
+		STREAM(SEND, SEND_LAST_IMM, SEND_ONLY_IMM, IB_UVERBS_WC_SEND, QPT_CONNECTED | QPT_DATAGRAM),
 	[IB_UVERBS_WR_RDMA_READ] =
 		SINGLE(WIRE_READ_REQUEST, IB_UVERBS_WC_RDMA_READ, SEND_READ, false),
 	[IB_UVERBS_WR_ATOMIC_CMP_AND_SWP] =
@@ -94,7 +93,7 @@ static const struct send_op send_ops[] = {
 	[IB_UVERBS_WR_LOCAL_INV] = LOCAL(IB_UVERBS_WC_LOCAL_INV),
 	[IB_UVERBS_WR_BIND_MW] = LOCAL(IB_UVERBS_WC_BIND_MW),
 	[IB_UVERBS_WR_SEND_WITH_INV] =
-		STREAM(SEND, _INV, IB_UVERBS_WC_SEND, QPT_RELIABLE),
+		STREAM(SEND, SEND_LAST_INV, SEND_ONLY_INV, IB_UVERBS_WC_SEND, QPT_RELIABLE),
 	[SROCE_WR_FLUSH] = SINGLE(WIRE_FLUSH, SROCE_WC_FLUSH, SEND_FLUSH, false),
 	[SROCE_WR_ATOMIC_WRITE] =
 		SINGLE(WIRE_ATOMIC_WRITE, SROCE_WC_ATOMIC_WRITE, SEND_ATOMIC_WRITE, true),
@@ -180,6 +179,7 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 		sroce_cq_notify(to_scq(qp->ibqp.send_cq));
 		break;
 	case SROCE_CQ_FULL:
+		sroce_send_mr_put(qp);
 		sroce_qp_error(qp);
 		break;
 	case SROCE_CQ_QUIET:
@@ -196,6 +196,7 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err)
 {
 	sroce_send_complete(qp, status, vendor_err);
+	sroce_send_mr_put(qp);
 	sroce_qp_send_error(qp);
 }
 
@@ -298,6 +299,7 @@ static void ring_broken(struct sroce_qp *qp)
 {
 	qp->sq.broken = true;
 	sroce_qp_event(qp, IB_EVENT_QP_FATAL);
+	sroce_send_mr_put(qp);
 	sroce_qp_error(qp);
 }
 
@@ -356,8 +358,12 @@ static void next_sge(struct sroce_sq *sq)
  * @qp: queue pair; the caller owns its send side
  * @lkey: the key
  *
- * Bottom halves are off. Return: the region, held until another is asked for
- * or sroce_send_mr_put(); or NULL.
+ * Bottom halves are off. Who has a region takes no lock under which others ask
+ * for one, of an address vector or a receive side: with the pages of an
+ * on-demand region about to change, they wait for it to be let go.
+ *
+ * Return: the region, held until another is asked for or sroce_send_mr_put();
+ * or NULL.
  */
 struct sroce_mr *sroce_send_mr(struct sroce_qp *qp, u32 lkey)
 {
@@ -383,6 +389,7 @@ void sroce_send_mr_put(struct sroce_qp *qp)
 
 enum send_result {
 	SENT,
+	SEND_LOST,		/* on its way to nowhere: on with the next */
 	SEND_STOP,		/* for a reason that somebody will end */
 	SEND_BACK,		/* the burst was refused: it is to be sent again */
 };
@@ -504,7 +511,10 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 		swqe = sq_wqe(sq, sq->nxt);
 		if (!swqe->sent || wire_psn_diff(psn, swqe->first_psn) < (s32)swqe->num_pkts)
 			break;
-		sq->flight += swqe_op(sq, sq->nxt)->kind == SEND_STREAM ? swqe->num_pkts : 1;
+		if (swqe_op(sq, sq->nxt)->kind == SEND_STREAM)
+			sq->flight += swqe->num_pkts;
+		else if (swqe->num_pkts)
+			sq->flight++;
 	}
 	if (sq->nxt == sq->fetched || !swqe->sent ||
 	    swqe_op(sq, sq->nxt)->kind != SEND_STREAM)
@@ -532,6 +542,19 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 	}
 }
 
+/* Held from one call to another, which is more than sparse can follow. */
+static void av_lock(struct sroce_av *av)
+{
+	spin_lock(&av->lock);
+	__release(&av->lock);
+}
+
+static void av_unlock(struct sroce_av *av)
+{
+	__acquire(&av->lock);
+	spin_unlock(&av->lock);
+}
+
 /*
  * What is collected leaves. What has been refused was never sent: its PSNs are
  * still to be used. Nobody acknowledges unreliable packets: they are done.
@@ -545,7 +568,7 @@ static enum send_result send_flush(struct send_turn *turn)
 		return SENT;
 	sroce_burst_seal(&turn->burst);
 	if (turn->av) {
-		spin_unlock(&turn->av->lock);
+		av_unlock(turn->av);
 		turn->started = false;
 	}
 	err = sroce_burst_send(&turn->burst);
@@ -581,7 +604,7 @@ static enum send_result send_no_route(struct sroce_qp *qp)
 	sq->sge = 0;
 	sq->sge_off = 0;
 	sroce_ack_advance(qp, sq->psn_nxt);
-	return SEND_STOP;
+	return SEND_LOST;
 }
 
 /* Get ready to send the next request: where to? */
@@ -607,7 +630,8 @@ static enum send_result send_start(struct send_turn *turn)
 			turn->av = sroce_av_get(qp->ibqp.pd, ah);
 		if (!turn->av)
 			return send_wrong(sq_wqe(sq, sq->nxt), IB_WC_LOC_QP_OP_ERR);
-		spin_lock(&turn->av->lock);
+		sroce_send_mr_put(qp);
+		av_lock(turn->av);
 		path = &turn->av->path;
 	} else if (turn->started) {
 		return SENT;
@@ -615,7 +639,7 @@ static enum send_result send_start(struct send_turn *turn)
 
 	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(&turn->burst, qp->num, path)) {
 		if (turn->av)
-			spin_unlock(&turn->av->lock);
+			av_unlock(turn->av);
 		return send_no_route(qp);
 	}
 	turn->started = true;
@@ -775,11 +799,22 @@ static enum send_result send_local(struct send_turn *turn)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
+	enum send_result res;
 	int err;
 
+	if (swqe->sent) {
+		/* what is before it is being sent again */
+		sq->nxt += swqe->num_blocks;
+		return SENT;
+	}
 	/* what was sent before, and may have to be again, uses the key */
-	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && sq->nxt != sq->una)
-		return SEND_STOP;
+	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && sq->nxt != sq->una) {
+		res = send_flush(turn);
+		if (res != SENT)
+			return res;
+		if (sq->nxt != sq->una)
+			return SEND_STOP;
+	}
 
 	sroce_send_mr_put(qp);
 	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV)
@@ -901,7 +936,7 @@ static void send_packets(struct send_turn *turn)
 
 	if (sq->rnr_wait || sq->backoff != KTIME_MAX)
 		return;
-	while (turn->budget && res == SENT && window_open(qp) && send_ready(turn)) {
+	while (turn->budget && res <= SEND_LOST && window_open(qp) && send_ready(turn)) {
 		turn->budget--;
 		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
 			res = send_local(turn);
@@ -933,6 +968,9 @@ static void send_flush_all(struct send_turn *turn)
 		sroce_send_complete(qp, IB_WC_WR_FLUSH_ERR, 0);
 	}
 	sq->nxt = sq->una;
+	/* the next after SQE starts at its own list's start */
+	sq->sge = 0;
+	sq->sge_off = 0;
 	turn->idle = turn->budget != 0;
 }
 

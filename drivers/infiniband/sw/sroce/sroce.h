@@ -174,14 +174,18 @@ struct sroce_mw {
  * @rules: in the order in which they are asked; written under RTNL, read by
  *	RCU
  * @num: of them; RTNL
- * @ndev: where @hook is, held; NULL where it is not. RTNL
- * @hook: sees the frames that come in
+ * @num_sniffers: of them, those that see all; RTNL
+ * @ndev: where the hooks are, held; NULL where they are not. RTNL
+ * @in: sees the frames that come in
+ * @out: sees those that leave; there while there is a sniffer
  */
 struct sroce_flows {
 	struct list_head rules;
 	u32 num;
+	u32 num_sniffers;
 	struct net_device *ndev;
-	struct nf_hook_ops hook;
+	struct nf_hook_ops in;
+	struct nf_hook_ops out;
 };
 
 /**
@@ -1065,6 +1069,7 @@ struct sroce_burst {
 
 /* ucontext.c */
 int sroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
+int sroce_query_ucontext(struct ib_ucontext *ibuc, struct uverbs_attr_bundle *attrs);
 void sroce_dealloc_ucontext(struct ib_ucontext *ibuc);
 struct ib_ucontext *sroce_udata_context(struct ib_udata *udata);
 void sroce_disassociate_ucontext(struct ib_ucontext *ibuc);
@@ -1248,6 +1253,7 @@ const struct sroce_mcast *sroce_mcast_find(struct sroce_dev *sdev, const union i
 
 /* restrack.c */
 int sroce_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
+int sroce_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr);
 int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
 int sroce_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq);
 

@@ -34,6 +34,20 @@ int sroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 }
 
 /**
+ * sroce_query_ucontext - ib_device_ops: another process imports the device
+ * @ibuc: its context, which it shares
+ * @attrs: of the call; the provider asks for nothing
+ *
+ * The limits are those of every context, which it has by query_device().
+ *
+ * Return: 0.
+ */
+int sroce_query_ucontext(struct ib_ucontext *ibuc, struct uverbs_attr_bundle *attrs)
+{
+	return 0;
+}
+
+/**
  * sroce_dealloc_ucontext - ib_device_ops: a process closes the device
  * @ibuc: its context
  */

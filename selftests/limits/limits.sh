@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# What query_device promises, to the last request, piece, completion and READ;
+# with LONG=1 to the last object, which takes some GiB of memory.
+# lab: timeout 400
+
+. "$(dirname "$0")/../lib.sh"
+
+need tc
+need_bin limits
+load_module
+hosts_up
+links_up
+for t in promised requests pieces completions objects; do
+	tap_from $t "$BIN/limits" -d roce0 -D roce1 $t
+done
+probe sch_netem
+if tc -n a qdisc add dev v0 root netem delay 300ms limit 10000 2>/dev/null; then
+	tap_from outstanding "$BIN/limits" -d roce0 -D roce1 outstanding
+else
+	skip "outstanding READs" "no netem in this kernel"
+fi
+done_testing

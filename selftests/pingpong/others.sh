@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# The other ping-pongs of rdma-core, and its programs that look at a device.
+# lab: timeout 300
+
+. "$(dirname "$0")/../lib.sh"
+
+need stdbuf ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong ibv_xsrq_pingpong ibv_devinfo ibv_asyncwatch ss
+need_bin xfer
+load_module
+hosts_up
+links_up
+
+for ip in 4 6; do
+	[ $ip = 4 ] && a=192.168.77.1 b=192.168.77.2 || a=fd77::1 b=fd77::2
+	for mode in "" -e; do
+		name="IPv$ip, $([ -n "$mode" ] && echo events || echo polling)"
+		for size in 1 1024 16384; do
+			PINGPONG=ibv_uc_pingpong pingpong_test "UC, $name, $size bytes" \
+				$size 50 $a $b -m 1024 $mode
+			PINGPONG=ibv_srq_pingpong pingpong_test "SRQ, $name, $size bytes" \
+				$size 20 $a $b -m 1024 -q 8 $mode
+			PINGPONG=ibv_xsrq_pingpong pingpong_test "XRC, $name, $size bytes" \
+				$size 20 $a $b -m 1024 $mode
+		done
+		for size in 1 1000 1024; do
+			PINGPONG=ibv_ud_pingpong pingpong_test "UD, $name, $size bytes" $size 50 $a $b $mode
+		done
+	done
+done
+
+# what it reports is what there is
+out=$(ibv_devinfo -v -d roce0)
+for want in "hca_id:[[:space:]]+roce0" "state:[[:space:]]+PORT_ACTIVE" "link_layer:[[:space:]]+Ethernet" \
+	    "active_mtu:[[:space:]]+1024" "max_mtu:[[:space:]]+4096" "GID\[.*::ffff:192\.168\.77\.1, RoCE v2" \
+	    "max_qp:[[:space:]]+[1-9]" "atomic_cap:[[:space:]]+ATOMIC_(HCA|GLOB)" "max_srq:[[:space:]]+[1-9]" \
+	    "max_mcast_grp:[[:space:]]+[1-9]"; do
+	like "$out" "$want" "ibv_devinfo -v: $want"
+done
+
+# output to a pipe would come at its end only
+stdbuf -oL ibv_asyncwatch -d roce0 >"$TMP/watch" 2>&1 &
+watch=$!
+wait_for 30 grep -q "async event" "$TMP/watch" || diag "ibv_asyncwatch does not say that it is ready"
+ip -n a link set v0 down
+if wait_for 60 grep -qi "port.err" "$TMP/watch"; then
+	ok "ibv_asyncwatch sees the port go down"
+else
+	not_ok "ibv_asyncwatch sees the port go down"
+	diag "$(cat "$TMP/watch")"
+fi
+ip -n a link set v0 up
+if wait_for 60 grep -qi "port.active" "$TMP/watch"; then
+	ok "ibv_asyncwatch sees it come back"
+else
+	not_ok "ibv_asyncwatch sees it come back"
+	diag "$(cat "$TMP/watch")"
+fi
+kill $watch
+done_testing

@@ -1,0 +1,913 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Memory regions of every kind, by what arrives in them: registered again, of
+ * nothing, of device memory, of another driver's buffer, on demand.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/udmabuf.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common.h"
+
+static struct end ea, eb;
+
+#define LW IBV_ACCESS_LOCAL_WRITE
+#define RW IBV_ACCESS_REMOTE_WRITE
+#define RR IBV_ACCESS_REMOTE_READ
+#define RA IBV_ACCESS_REMOTE_ATOMIC
+#define ALL (LW | RW | RR | RA)
+#define ODP IBV_ACCESS_ON_DEMAND
+#define BIND IBV_ACCESS_MW_BIND
+#define PAGE 4096UL
+#define BUF (1UL << 20)
+
+/* The requester is side 0, and has its memory in the pair's buffer. */
+static void up(struct pair *p)
+{
+	const struct pair_opts o = {
+		.sq = 64, .rq = 64, .sge = 4, .inl = 64, .buf = 2 * BUF,
+	};
+
+	pair_create(p, &ea, &eb, &o);
+	p->conn.access = ALL;
+	pair_connect(p);
+}
+
+static struct ibv_mr *reg(void *addr, size_t len, int access)
+{
+	struct ibv_mr *mr = ibv_reg_mr(eb.pd, addr, len, access);
+
+	if (!mr)
+		die("reg_mr, access 0x%x", access);
+	return mr;
+}
+
+static void dereg(struct ibv_mr *mr)
+{
+	errno = ibv_dereg_mr(mr);
+	if (errno)
+		die("dereg_mr");
+}
+
+static void *map(size_t len)
+{
+	void *m = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (m == MAP_FAILED)
+		die("mmap");
+	return m;
+}
+
+static int wait_for(struct ibv_cq *cq)
+{
+	struct ibv_wc wc = {};
+
+	return cq_wait(cq, &wc, PATIENCE) ? (int)wc.status : -1;
+}
+
+static int rdma(struct pair *p, enum ibv_wr_opcode op, size_t off, size_t len, uint64_t raddr,
+		uint32_t rkey)
+{
+	errno = POST(p->qp[0], .wr_id = 1, .send_flags = IBV_SEND_SIGNALED, .opcode = op,
+		     .num_sge = 1, .sg_list = SGE(p->buf[0] + off, len, p->mr[0]->lkey),
+		     .wr.rdma = { .remote_addr = raddr, .rkey = rkey });
+	if (errno)
+		die("post_send");
+	return wait_for(p->scq[0]);
+}
+
+static uint64_t key;	/* of the pattern that was written last */
+
+static int rdma_write(struct pair *p, uint64_t raddr, size_t len, uint32_t rkey)
+{
+	pattern_fill(p->buf[0], ++key, 0, len);
+	return rdma(p, IBV_WR_RDMA_WRITE, 0, len, raddr, rkey);
+}
+
+/* What is read lands in the second half of the buffer. */
+static int rdma_read(struct pair *p, uint64_t raddr, size_t len, uint32_t rkey)
+{
+	memset(p->buf[0] + BUF, CANARY, len);
+	return rdma(p, IBV_WR_RDMA_READ, BUF, len, raddr, rkey);
+}
+
+static bool fetch_add(struct pair *p, uint64_t raddr, uint32_t rkey, uint64_t add, uint64_t *old)
+{
+	errno = POST(p->qp[0], .wr_id = 1, .send_flags = IBV_SEND_SIGNALED,
+		     .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		     .num_sge = 1, .sg_list = SGE(p->buf[0] + BUF, 8, p->mr[0]->lkey),
+		     .wr.atomic = { .remote_addr = raddr, .rkey = rkey, .compare_add = add });
+	if (errno)
+		die("post_send");
+	if (wait_for(p->scq[0]))
+		return false;
+	memcpy(old, p->buf[0] + BUF, 8);
+	return true;
+}
+
+static bool zero(const void *mem, size_t len)
+{
+	const uint8_t *c = mem;
+
+	return !len || (!c[0] && !memcmp(c, c + 1, len - 1));
+}
+
+/* A refusal ends the connection: each has one to itself. */
+static void refused(uint64_t raddr, uint32_t rkey, size_t len, enum ibv_wr_opcode op,
+		    const char *what)
+{
+	struct pair p;
+
+	up(&p);
+	is(rdma(&p, op, 0, len, raddr, rkey), IBV_WC_REM_ACCESS_ERR, "%s: refused", what);
+	pair_destroy(&p);
+}
+
+/* What is made after an munmap() may lie where it was: the pairs come first. */
+static void unmap_refused(void *mem, size_t len, uint64_t raddr, uint32_t rkey)
+{
+	static const enum ibv_wr_opcode ops[] = { IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE };
+	struct pair p[2];
+	int i;
+
+	for (i = 0; i < 2; i++)
+		up(&p[i]);
+	munmap(mem, len);
+	for (i = 0; i < 2; i++)
+		is(rdma(&p[i], ops[i], 0, 8, raddr, rkey), IBV_WC_REM_ACCESS_ERR,
+		   "not mapped any more: refused");
+	if (mmap(mem, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+		 -1, 0) != mem)
+		die("there is something");
+	munmap(mem, len);
+	for (i = 0; i < 2; i++)
+		pair_destroy(&p[i]);
+}
+
+/* --- registered again ------------------------------------------------------------------ */
+
+static void rereg(void)
+{
+	uint8_t *x = map(BUF), *y = map(BUF), *ro;
+	struct ibv_pd *pd2 = ibv_alloc_pd(eb.ctx);
+	struct ibv_mr *mr = reg(x, BUF, LW | RW);
+	uint32_t rkey = mr->rkey;
+	struct pair p;
+
+	up(&p);
+	is(rdma_write(&p, (uintptr_t)x, 9000, rkey), 0, "written");
+
+	is(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, LW), 0, "access changed");
+	refused((uintptr_t)x, rkey, 8, IBV_WR_RDMA_WRITE, "without the right");
+	is(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL), 0, "and back");
+	is(rdma_write(&p, (uintptr_t)x, 9000, rkey), 0, "written");
+	is(rdma_read(&p, (uintptr_t)x, 9000, rkey), 0, "read");
+	ok(pattern_check(p.buf[0] + BUF, key, 0, 9000) < 0, "what was written");
+
+	is(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, pd2, NULL, 0, 0), 0, "protection domain changed");
+	refused((uintptr_t)x, rkey, 8, IBV_WR_RDMA_WRITE, "of another protection domain");
+	is(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, eb.pd, NULL, 0, 0), 0, "and back");
+
+	is(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, y, BUF / 2, 0), 0, "moved");
+	ok(mr->rkey == rkey && mr->lkey == rkey, "its key stays");
+	is(rdma_write(&p, (uintptr_t)y + BUF / 2 - 5000, 5000, rkey), 0, "written at its end");
+	ok(pattern_check(y + BUF / 2 - 5000, key, 0, 5000) < 0, "there it is");
+	refused((uintptr_t)x, rkey, 8, IBV_WR_RDMA_WRITE, "where it was");
+	refused((uintptr_t)y + BUF / 2 - 4, rkey, 8, IBV_WR_RDMA_WRITE, "beyond its end");
+
+	is(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD |
+			    IBV_REREG_MR_CHANGE_ACCESS, pd2, x, BUF, LW | RR), 0, "all at once");
+	is(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, eb.pd, NULL, 0, 0), 0, "one of it undone");
+	is(rdma_read(&p, (uintptr_t)x, 9000, rkey), 0, "read");
+	refused((uintptr_t)x, rkey, 8, IBV_WR_RDMA_WRITE, "written");
+
+	ro = mmap(NULL, BUF, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ok(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS, NULL,
+			ro, BUF, ALL), "not to what may not be touched");
+	is(rdma_read(&p, (uintptr_t)x, 9000, rkey), 0, "the region is what it was");
+	refused((uintptr_t)x, rkey, 8, IBV_WR_RDMA_WRITE, "written");
+	dereg(mr);
+
+	mprotect(ro, BUF, PROT_READ);
+	mr = ibv_reg_mr(eb.pd, ro, BUF, RR);
+	if (ok(mr, "memory that may be read")) {
+		ok(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL),
+		   "does not become writable");
+		is(rdma_read(&p, (uintptr_t)ro, 9000, mr->rkey), 0, "read");
+		mprotect(ro, BUF, PROT_READ | PROT_WRITE);
+		is(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL), 0,
+		   "unless the process may write it");
+		is(rdma_write(&p, (uintptr_t)ro, 9000, mr->rkey), 0, "written");
+		ok(pattern_check(ro, key, 0, 9000) < 0, "there it is");
+		dereg(mr);
+	}
+	pair_destroy(&p);
+	ibv_dealloc_pd(pd2);
+	munmap(ro, BUF);
+	munmap(x, BUF);
+	munmap(y, BUF);
+}
+
+static atomic_bool stop;
+
+static void *rereg_thread(void *arg)
+{
+	long n = 0;
+
+	while (!stop) {
+		errno = ibv_rereg_mr(arg, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+				     LW | RW | (n & 1 ? RR : 0));
+		if (errno)
+			die("rereg_mr");
+		n++;
+		sched_yield();
+	}
+	return (void *)n;
+}
+
+static void rereg_traffic(void)
+{
+	struct ibv_mr *mr = mr_make(&eb, BUF, RW);
+	pthread_t t;
+	struct pair p;
+	void *n;
+	int i;
+
+	up(&p);
+	stop = false;
+	pthread_create(&t, NULL, rereg_thread, mr);
+	for (i = 0; i < 200; i++)
+		if (rdma_write(&p, (uintptr_t)mr->addr, 100000, mr->rkey))
+			break;
+	stop = true;
+	pthread_join(t, &n);
+	is(i, 200, "writes while the region is registered again (%ld times)", (long)n);
+	pair_destroy(&p);
+	mr_drop(mr);
+}
+
+/* --- of nothing ------------------------------------------------------------------------ */
+
+static void null(void)
+{
+	struct ibv_mr *none, *there = ibv_alloc_null_mr(eb.pd);
+	struct ibv_sge list[3];
+	struct ibv_recv_wr wr = { .wr_id = 2, .sg_list = list, .num_sge = 3 }, *bad;
+	struct pair p;
+	int i;
+
+	none = ibv_alloc_null_mr(ea.pd);
+	if (!none || !there) {
+		skip("the library has no alloc_null_mr", "null");
+		return;
+	}
+	up(&p);
+	for (i = 0; i < 2; i++) {
+		list[0] = *SGE(p.buf[1], 1000, p.mr[1]->lkey);
+		list[1] = *SGE(0x123456, 20000, there->lkey);
+		list[2] = *SGE(p.buf[1] + 1000, 9000, p.mr[1]->lkey);
+		errno = ibv_post_recv(p.qp[1], &wr, &bad);
+		if (errno)
+			die("post_recv");
+		pattern_fill(p.buf[0], 5, 0, 30000);
+		errno = POST(p.qp[0], .wr_id = 1, .send_flags = IBV_SEND_SIGNALED,
+			     .opcode = IBV_WR_SEND, .num_sge = 1,
+			     .sg_list = i ? SGE(-1000000UL, 30000, none->lkey) :
+					    SGE(p.buf[0], 30000, p.mr[0]->lkey));
+		if (errno)
+			die("post_send");
+		is(wait_for(p.scq[0]), 0, "%s sent", i ? "nothing" : "something");
+		is(wait_for(p.rcq[1]), 0, "and received, the middle of it into nothing");
+		if (i)
+			ok(zero(p.buf[1], 10000), "it is zeroes");
+		else
+			ok(pattern_check(p.buf[1], 5, 0, 1000) < 0 &&
+			   pattern_check(p.buf[1] + 1000, 5, 21000, 9000) < 0, "around it the rest");
+	}
+	errno = POST(p.qp[0], .wr_id = 1, .send_flags = IBV_SEND_SIGNALED,
+		     .opcode = IBV_WR_RDMA_WRITE, .num_sge = 1,
+		     .sg_list = SGE(p.buf[0], 8, p.mr[0]->lkey),
+		     .wr.rdma = { .remote_addr = 0x1000, .rkey = there->lkey });
+	is(wait_for(p.scq[0]), IBV_WC_REM_ACCESS_ERR, "its key means nothing to a peer");
+	pair_destroy(&p);
+	ibv_dereg_mr(none);
+	ibv_dereg_mr(there);
+}
+
+/* --- device memory --------------------------------------------------------------------- */
+
+static struct ibv_dm *dm_make(size_t len)
+{
+	return ibv_alloc_dm(eb.ctx, &(struct ibv_alloc_dm_attr) { .length = len });
+}
+
+static void dm(void)
+{
+	struct ibv_device_attr_ex attr;
+	static uint8_t back[16384];
+	struct ibv_dm *a, *b;
+	struct ibv_mr *mr, *part;
+	struct pair p;
+	uint64_t old;
+
+	if (ibv_query_device_ex(eb.ctx, NULL, &attr) || !attr.max_dm_size) {
+		skip("the device has none", "device memory");
+		return;
+	}
+	a = dm_make(16384);
+	if (!ok(a, "16384 bytes"))
+		return;
+	mr = ibv_reg_dm_mr(eb.pd, a, 0, 16384, ALL | IBV_ACCESS_ZERO_BASED);
+	part = ibv_reg_dm_mr(eb.pd, a, 8192, 4096, ALL | IBV_ACCESS_ZERO_BASED);
+	if (!ok(mr && part, "a region of it, and of a part"))
+		return;
+	ok(!ibv_reg_dm_mr(eb.pd, a, 8192, 8196, ALL | IBV_ACCESS_ZERO_BASED), "not of more");
+	ok(!ibv_reg_dm_mr(eb.pd, a, 0, 4096, ALL), "not at an address");
+
+	up(&p);
+	is(rdma_read(&p, 0, 16384, mr->rkey), 0, "read");
+	ok(zero(p.buf[0] + BUF, 16384), "zeroes");
+	is(rdma_write(&p, 100, 15000, mr->rkey), 0, "written");
+	ok(!ibv_memcpy_from_dm(back, a, 100, 15000) && pattern_check(back, key, 0, 15000) < 0,
+	   "the program finds it");
+	is(rdma_read(&p, 0, 4096, part->rkey), 0, "the part read");
+	ok(pattern_check(p.buf[0] + BUF, key, 8092, 4096) < 0, "and found as well");
+	memset(back, 0, 8);
+	back[0] = 40;
+	ok(!ibv_memcpy_to_dm(a, 8192, back, 8), "a number put there");
+	ok(fetch_add(&p, 0, part->rkey, 2, &old) && old == 40, "added to it");
+	ok(!ibv_memcpy_from_dm(back, a, 8192, 8) && back[0] == 42, "the sum");
+	refused(16380, mr->rkey, 8, IBV_WR_RDMA_WRITE, "beyond the end");
+	refused(4092, part->rkey, 8, IBV_WR_RDMA_WRITE, "beyond the end of the part");
+	pair_destroy(&p);
+
+	ok(ibv_free_dm(a), "not freed while there are regions of it");
+	dereg(mr);
+	dereg(part);
+	is(ibv_free_dm(a), 0, "freed then");
+
+	a = dm_make(attr.max_dm_size);
+	ok(a, "all of it");
+	b = dm_make(4);
+	ok(!b, "and no more");
+	if (a)
+		ok(!ibv_memcpy_from_dm(back, a, 0, 16384) && zero(back, 16384),
+		   "none of what was there before");
+	if (a)
+		ibv_free_dm(a);
+	b = dm_make(4);
+	if (ok(b, "again, once it is freed"))
+		ibv_free_dm(b);
+	ok(!dm_make(attr.max_dm_size + 1), "more than there is");
+}
+
+/* --- another driver's buffer ----------------------------------------------------------- */
+
+static int buffer_make(int *memfd, size_t len)
+{
+	struct udmabuf_create c = { .size = len };
+	int dev, fd;
+
+	dev = open("/dev/udmabuf", O_RDWR);
+	if (dev < 0)
+		return -1;
+	*memfd = memfd_create("buffer", MFD_ALLOW_SEALING);
+	if (*memfd < 0 || ftruncate(*memfd, len) || fcntl(*memfd, F_ADD_SEALS, F_SEAL_SHRINK))
+		die("memfd");
+	c.memfd = *memfd;
+	fd = ioctl(dev, UDMABUF_CREATE, &c);
+	if (fd < 0)
+		die("UDMABUF_CREATE");
+	close(dev);
+	return fd;
+}
+
+static void dmabuf(void)
+{
+	const uint64_t iova = 0x100001000;
+	struct ibv_mr *mr;
+	struct pair p;
+	uint8_t *mem;
+	int fd, memfd;
+
+	fd = buffer_make(&memfd, BUF);
+	if (fd < 0) {
+		skip("no /dev/udmabuf", "another driver's buffer");
+		return;
+	}
+	mr = ibv_reg_dmabuf_mr(eb.pd, PAGE, BUF - 2 * PAGE, iova, fd, LW | RW | RR);
+	if (!mr && errno == EOPNOTSUPP) {
+		skip("this kernel's udmabuf cannot be mapped", "another driver's buffer");
+		return;
+	}
+	if (!ok(mr, "registered"))
+		return;
+	ok(!ibv_reg_dmabuf_mr(eb.pd, PAGE, BUF, iova, fd, LW), "not more than there is");
+	ok(!ibv_reg_dmabuf_mr(eb.pd, 0, PAGE, 0, memfd, LW), "not a file");
+	close(fd);
+
+	up(&p);
+	is(rdma_write(&p, iova + 123, 100000, mr->rkey), 0, "written");
+	mem = mmap(NULL, BUF, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	ok(zero(mem, PAGE + 123) && pattern_check(mem + PAGE + 123, key, 0, 100000) < 0,
+	   "its owner finds it");
+	pattern_fill(mem + PAGE, 77, 0, 100000);
+	is(rdma_read(&p, iova, 100000, mr->rkey), 0, "read");
+	ok(pattern_check(p.buf[0] + BUF, 77, 0, 100000) < 0, "what its owner wrote");
+	refused(iova + BUF - 2 * PAGE - 4, mr->rkey, 8, IBV_WR_RDMA_WRITE, "beyond the end");
+	pair_destroy(&p);
+	dereg(mr);
+	munmap(mem, BUF);
+	close(memfd);
+}
+
+/* --- windows, from the region's side ---------------------------------------------------- */
+
+static int bind(struct pair *p, struct ibv_mw *mw, uint32_t rkey, struct ibv_mr *mr,
+		uint64_t addr, uint64_t len, int access)
+{
+	errno = POST(p->qp[1], .wr_id = 3, .send_flags = IBV_SEND_SIGNALED,
+		     .opcode = IBV_WR_BIND_MW,
+		     .bind_mw = {
+			     .mw = mw, .rkey = rkey,
+			     .bind_info = {
+				     .mr = mr, .addr = addr, .length = len,
+				     .mw_access_flags = access,
+			     },
+		     });
+	return errno ? -2 : wait_for(p->scq[1]);
+}
+
+/* Not at all, be it by the library or by the kernel. */
+static void not_bound(struct ibv_mr *mr, uint64_t addr, uint64_t len, int access, const char *what)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(eb.pd, IBV_MW_TYPE_2);
+	struct pair p;
+	int status;
+
+	if (!mw)
+		die("alloc_mw");
+	up(&p);
+	status = bind(&p, mw, ibv_inc_rkey(mw->rkey), mr, addr, len, access);
+	ok(status == IBV_WC_MW_BIND_ERR || status == -2, "%s: not bound (%d)", what, status);
+	refused(addr, ibv_inc_rkey(mw->rkey), 8, IBV_WR_RDMA_WRITE, what);
+	is(ibv_dealloc_mw(mw), 0, "%s: window gone", what);
+	pair_destroy(&p);
+}
+
+static void windows(void)
+{
+	struct ibv_pd *pd2 = ibv_alloc_pd(eb.ctx);
+	uint8_t *mem = map(BUF);
+	struct ibv_mr *mr = reg(mem, BUF, LW | BIND), *other;
+	struct ibv_mw *mw = ibv_alloc_mw(eb.pd, IBV_MW_TYPE_2);
+	uint64_t at = (uintptr_t)mem + 3000;
+	struct pair p;
+	uint32_t rkey;
+
+	if (!mw)
+		die("alloc_mw");
+	rkey = ibv_inc_rkey(mw->rkey);
+	up(&p);
+	is(bind(&p, mw, rkey, mr, at, 5000, RW), 0, "bound");
+	is(ibv_dereg_mr(mr), EBUSY, "its region stays");
+	ok(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, LW | BIND | RR),
+	   "as it is");
+	is(rdma_write(&p, at, 5000, rkey), 0, "written through it");
+	ok(zero(mem, 3000) && pattern_check(mem + 3000, key, 0, 5000) < 0, "there it is");
+	is(bind(&p, mw, ibv_inc_rkey(rkey), mr, at, 50, RW), IBV_WC_MW_BIND_ERR,
+	   "not bound again before it is invalidated");
+	pair_destroy(&p);
+	is(ibv_dereg_mr(mr), EBUSY, "bound still, without the queue pair");
+	is(ibv_dealloc_mw(mw), 0, "window gone");
+	dereg(mr);
+
+	/* addresses that count from the window's beginning */
+	mr = reg(mem, BUF, LW | BIND);
+	mw = ibv_alloc_mw(eb.pd, IBV_MW_TYPE_2);
+	rkey = ibv_inc_rkey(mw->rkey);
+	up(&p);
+	is(bind(&p, mw, rkey, mr, at, 5000, RW | IBV_ACCESS_ZERO_BASED), 0, "bound, zero-based");
+	is(rdma_write(&p, 1, 4999, rkey), 0, "written from 1 on");
+	ok(pattern_check(mem + 3001, key, 0, 4999) < 0, "there it is");
+	refused(at, rkey, 8, IBV_WR_RDMA_WRITE, "another queue pair");
+	ibv_dealloc_mw(mw);
+	pair_destroy(&p);
+
+	not_bound(mr, at, BUF, RW, "more than the region");
+	not_bound(mr, (uintptr_t)mem - 8, 8, RW, "before the region");
+	not_bound(mr, at, 0, RW, "type 2, of nothing");
+	not_bound(mr, at, 8, RW | BIND, "an access there is not");
+	dereg(mr);
+	mr = reg(mem, BUF, ALL);
+	not_bound(mr, at, 8, RW, "a region for no windows");
+	dereg(mr);
+	mr = reg(mem, BUF, BIND | RR);
+	not_bound(mr, at, 8, RW, "a region that may not be written");
+	dereg(mr);
+	other = ibv_reg_mr(pd2, mem, BUF, LW | BIND);
+	not_bound(other, at, 8, RW, "a region of another protection domain");
+	dereg(other);
+	ibv_dealloc_pd(pd2);
+	munmap(mem, BUF);
+}
+
+/* A process ends with all that it has. */
+static void leave(void)
+{
+	int status = -1;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		struct end a = ea, b = eb;
+		struct ibv_mw *mw;
+		struct ibv_mr *mr;
+		struct pair p;
+
+		end_open(&ea, a.name, NULL);
+		end_open(&eb, b.name, NULL);
+		up(&p);
+		mr = mr_make(&eb, BUF, BIND);
+		mw = ibv_alloc_mw(eb.pd, IBV_MW_TYPE_2);
+		ibv_reg_mr(eb.pd, NULL, SIZE_MAX, ALL | ODP);
+		dm_make(BUF);
+		_exit(!mw || bind(&p, mw, ibv_inc_rkey(mw->rkey), mr, (uintptr_t)mr->addr, BUF, RR));
+	}
+	waitpid(pid, &status, 0);
+	is(status, 0, "a process leaves a bound window behind");
+}
+
+/* --- on demand ------------------------------------------------------------------------- */
+
+static bool odp_there(void)
+{
+	struct ibv_device_attr_ex attr;
+
+	if (!ibv_query_device_ex(eb.ctx, NULL, &attr) && attr.odp_caps.general_caps)
+		return true;
+	skip("not with this kernel", "on demand");
+	return false;
+}
+
+static void odp(void)
+{
+	uint8_t *mem = map(8 * BUF);
+	struct ibv_mr *mr;
+	uint64_t old, at = (uintptr_t)mem;
+	struct pair p;
+
+	if (!odp_there())
+		return;
+	mr = reg(mem, 8 * BUF, ALL | ODP);
+	up(&p);
+	is(rdma_write(&p, at + 10, BUF, mr->rkey), 0, "written where nothing was yet");
+	ok(!mem[9] && pattern_check(mem + 10, key, 0, BUF) < 0, "there it is");
+	is(rdma_read(&p, at + 3 * BUF - 10, BUF, mr->rkey), 0, "read where nothing was yet");
+	ok(zero(p.buf[0] + BUF, BUF), "zeroes");
+	is(rdma_write(&p, at + 3 * BUF, 100000, mr->rkey), 0, "written where it was only read");
+	ok(pattern_check(mem + 3 * BUF, key, 0, 100000) < 0, "there it is");
+	ok(fetch_add(&p, at + 5 * BUF, mr->rkey, 7, &old) && !old && mem[5 * BUF] == 7, "added");
+
+	errno = ibv_post_recv(p.qp[1], &(struct ibv_recv_wr) {
+			.num_sge = 1, .sg_list = SGE(at + 6 * BUF, 2 * BUF, mr->lkey) },
+			&(struct ibv_recv_wr *) { NULL });
+	pattern_fill(p.buf[0], ++key, 0, BUF);
+	if (errno || pair_send(&p, 0, 1, 0, BUF, IBV_SEND_SIGNALED))
+		die("post");
+	is(wait_for(p.rcq[1]), 0, "received");
+	is(wait_for(p.scq[0]), 0, "sent");
+	ok(pattern_check(mem + 6 * BUF, key, 0, BUF) < 0, "there it is");
+
+	if (pair_recv(&p, 0, 1, 0, BUF))
+		die("post_recv");
+	errno = POST(p.qp[1], .wr_id = 1, .send_flags = IBV_SEND_SIGNALED, .opcode = IBV_WR_SEND,
+		     .num_sge = 1, .sg_list = SGE(at + 4 * BUF, 70000, mr->lkey));
+	is(wait_for(p.rcq[0]), 0, "sent from where nothing was yet");
+	is(wait_for(p.scq[1]), 0, "completed");
+	ok(zero(p.buf[0], 70000), "zeroes");
+
+	/* what the process does to it */
+	madvise(mem, BUF, MADV_DONTNEED);
+	is(rdma_read(&p, at, BUF, mr->rkey), 0, "read what was given back");
+	ok(zero(p.buf[0] + BUF, BUF), "zeroes");
+	is(rdma_write(&p, at, BUF, mr->rkey), 0, "written");
+	ok(pattern_check(mem, key, 0, BUF) < 0, "there it is");
+
+	mprotect(mem, BUF, PROT_READ);
+	is(rdma_read(&p, at, BUF, mr->rkey), 0, "read what may be read");
+	ok(pattern_check(p.buf[0] + BUF, key, 0, BUF) < 0, "there it is");
+	refused(at + 8, mr->rkey, 8, IBV_WR_RDMA_WRITE, "written then");
+	ok(pattern_check(mem, key, 0, BUF) < 0, "it is what it was");
+	mprotect(mem, BUF, PROT_READ | PROT_WRITE);
+	is(rdma_write(&p, at, BUF, mr->rkey), 0, "written again");
+	ok(pattern_check(mem, key, 0, BUF) < 0, "there it is");
+
+	unmap_refused(mem + 2 * BUF, BUF, at + 2 * BUF, mr->rkey);
+	if (mmap(mem + 2 * BUF, BUF, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		die("mmap");
+	is(rdma_write(&p, at + 2 * BUF, BUF, mr->rkey), 0, "once there is something again");
+	ok(pattern_check(mem + 2 * BUF, key, 0, BUF) < 0, "there it is");
+	pair_destroy(&p);
+	dereg(mr);
+	munmap(mem, 8 * BUF);
+}
+
+/* Parent and child share pages until one writes: by whatever way. */
+static void odp_fork(void)
+{
+	uint8_t *mem = map(BUF);
+	struct ibv_mr *mr;
+	struct pair p;
+	uint64_t before;
+	int i, status = -1, go[2];
+	pid_t pid;
+	char c;
+
+	if (!odp_there())
+		return;
+	mr = reg(mem, BUF, ALL | ODP);
+	up(&p);
+	for (i = 0; i < 3; i++) {
+		is(rdma_write(&p, (uintptr_t)mem, BUF, mr->rkey), 0, "written");
+		before = key;
+		fflush(stdout);
+		if (pipe(go))
+			die("pipe");
+		pid = fork();
+		if (!pid) {
+			/* the middle one writes as well */
+			if (i == 1)
+				memset(mem + PAGE, 1, PAGE);
+			if (read(go[0], &c, 1) != 1 || pattern_check(mem, before, 0, PAGE) >= 0 ||
+			    pattern_check(mem + 2 * PAGE, before, 2 * PAGE, BUF - 2 * PAGE) >= 0)
+				_exit(1);
+			_exit(0);
+		}
+		is(rdma_write(&p, (uintptr_t)mem, BUF, mr->rkey), 0, "written with a child");
+		ok(pattern_check(mem, key, 0, BUF) < 0, "the parent has it");
+		if (write(go[1], "", 1) != 1)
+			die("write");
+		waitpid(pid, &status, 0);
+		is(status, 0, "the child has not");
+		close(go[0]);
+		close(go[1]);
+	}
+	is(rdma_write(&p, (uintptr_t)mem, BUF, mr->rkey), 0, "written without");
+	ok(pattern_check(mem, key, 0, BUF) < 0, "there it is");
+	pair_destroy(&p);
+	dereg(mr);
+	munmap(mem, BUF);
+}
+
+static void odp_shared(void)
+{
+	int fd = memfd_create("shared", 0);
+	static uint8_t back[BUF];
+	struct ibv_mr *mr;
+	struct pair p;
+	uint8_t *mem;
+
+	if (!odp_there())
+		return;
+	if (fd < 0 || ftruncate(fd, BUF))
+		die("memfd");
+	mem = mmap(NULL, BUF, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	mr = reg(mem, BUF, ALL | ODP);
+	up(&p);
+	is(rdma_read(&p, (uintptr_t)mem, BUF, mr->rkey), 0, "a file read");
+	is(rdma_write(&p, (uintptr_t)mem, BUF, mr->rkey), 0, "and written");
+	unmap_refused(mem, BUF, (uintptr_t)mem, mr->rkey);
+	ok(pread(fd, back, BUF, 0) == (ssize_t)BUF && pattern_check(back, key, 0, BUF) < 0,
+	   "the file has it");
+	pair_destroy(&p);
+	dereg(mr);
+	close(fd);
+}
+
+static void odp_implicit(void)
+{
+	uint8_t *mem = map(8 * BUF), *far;
+	struct ibv_mr *mr;
+	struct pair p;
+	size_t i;
+
+	if (!odp_there())
+		return;
+	mr = ibv_reg_mr(eb.pd, NULL, SIZE_MAX, ALL | ODP);
+	if (!ok(mr, "all of the process"))
+		return;
+	up(&p);
+	for (i = 0; i < 8; i++)
+		if (rdma_write(&p, (uintptr_t)mem + i * BUF, BUF, mr->rkey) ||
+		    pattern_check(mem + i * BUF, key, 0, BUF) >= 0)
+			break;
+	is(i, 8, "written");
+	unmap_refused(mem, 8 * BUF, (uintptr_t)mem + 4 * BUF, mr->rkey);
+	refused(0, mr->rkey, 8, IBV_WR_RDMA_READ, "address 0");
+	refused(-PAGE, mr->rkey, 8, IBV_WR_RDMA_READ, "the kernel's");
+	refused(-PAGE, mr->rkey, 8, IBV_WR_RDMA_WRITE, "the kernel's");
+	refused((1UL << 47) - 8, mr->rkey, 16, IBV_WR_RDMA_WRITE, "up to the kernel's");
+
+	/* more chunks of address space than are kept when they are empty */
+	far = mmap(NULL, 3UL << 32, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (far == MAP_FAILED)
+		die("mmap");
+	for (i = 0; i < 3UL << 32; i += 2 * BUF) {
+		if (rdma_write(&p, (uintptr_t)far + i, 64, mr->rkey) ||
+		    pattern_check(far + i, key, 0, 64) >= 0)
+			break;
+		madvise(far + i, PAGE, MADV_DONTNEED);
+	}
+	is(i, 3UL << 32, "here and there");
+	munmap(far, 3UL << 32);
+	pair_destroy(&p);
+	dereg(mr);
+}
+
+static int advise(uint64_t addr, uint32_t len, uint32_t lkey, enum ibv_advise_mr_advice advice,
+		  bool flush)
+{
+	struct ibv_sge sge = { .addr = addr, .length = len, .lkey = lkey };
+
+	return ibv_advise_mr(eb.pd, advice, flush ? IBV_ADVISE_MR_FLAG_FLUSH : 0, &sge, 1);
+}
+
+static void odp_advise(void)
+{
+	const enum ibv_advise_mr_advice rd = IBV_ADVISE_MR_ADVICE_PREFETCH;
+	const enum ibv_advise_mr_advice wr = IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+	const enum ibv_advise_mr_advice no = IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
+	struct ibv_pd *pd2 = ibv_alloc_pd(eb.ctx);
+	struct ibv_mr *mr, *ro, *pinned, *foreign;
+	uint8_t *mem = map(BUF);
+	uint64_t at = (uintptr_t)mem;
+	unsigned char in[BUF / PAGE];
+	struct pair p;
+
+	if (!odp_there())
+		return;
+	mr = reg(mem, BUF, ALL | ODP);
+	ro = reg(mem, BUF, RR | ODP);
+	pinned = mr_make(&eb, PAGE, 0);
+	foreign = ibv_reg_mr(pd2, mem, BUF, ALL | ODP);
+	is(advise(at, BUF, mr->lkey, no, true), 0, "what is there already");
+	is(mincore(mem, BUF, in) || in[0] & 1, 0, "brings nothing in");
+	is(advise(at + 100, 100000, mr->lkey, rd, true), 0, "to be read");
+	is(advise(at, BUF / 2, mr->lkey, wr, true), 0, "to be written");
+	ok(!mincore(mem, BUF, in) && in[0] & in[BUF / 2 / PAGE - 1] & 1 &&
+	   !(in[BUF / 2 / PAGE] & 1), "brings so much in");
+	is(advise(at, BUF, mr->lkey, wr, false), 0, "later");
+	up(&p);
+	is(rdma_write(&p, at, BUF, mr->rkey), 0, "written");
+	ok(pattern_check(mem, key, 0, BUF) < 0, "there it is");
+
+	is(advise(at, BUF + 1, mr->lkey, rd, true), EFAULT, "more than the region");
+	is(advise(at, BUF + 1, mr->lkey, rd, false), EFAULT, "more than the region, later");
+	is(advise(at, PAGE, mr->lkey + 1, rd, true), ENOENT, "no such key");
+	is(advise(at, PAGE, foreign->lkey, rd, true), EPERM, "another protection domain");
+	is(advise(at, PAGE, ro->lkey, wr, true), EPERM, "to be written, what may be read");
+	is(advise((uintptr_t)pinned->addr, PAGE, pinned->lkey, rd, true), EINVAL, "a pinned region");
+	munmap(mem + BUF / 2, BUF / 2);
+	is(advise(at, BUF, mr->lkey, rd, true), EFAULT, "what is not there");
+	is(advise(at, BUF, mr->lkey, rd, false), 0, "what is not there, later");
+	is(advise(at, BUF, mr->lkey, no, true), 0, "what is there of it");
+
+	/* the region goes while it is being brought in */
+	is(advise(at, BUF / 2, mr->lkey, wr, false), 0, "later");
+	pair_destroy(&p);
+	dereg(mr);
+	dereg(ro);
+	dereg(foreign);
+	mr_drop(pinned);
+	ibv_dealloc_pd(pd2);
+	munmap(mem, BUF / 2);
+}
+
+static uint8_t *sent_from;
+
+static void *drop_thread(void *arg)
+{
+	struct rng r = { .s = 1 };
+	long n = 0;
+
+	while (!stop) {
+		size_t page = rng_in(&r, 0, BUF / PAGE - 1);
+
+		switch (rng_in(&r, 0, 9)) {
+		case 0:
+			madvise(arg, BUF, MADV_DONTNEED);
+			break;
+		case 1:
+			/* who writes there itself would die of it */
+			if (arg == sent_from)
+				break;
+			mprotect((char *)arg + page * PAGE, PAGE, PROT_READ);
+			mprotect((char *)arg + page * PAGE, PAGE, PROT_READ | PROT_WRITE);
+			break;
+		default:
+			madvise((char *)arg + page * PAGE, PAGE, MADV_DONTNEED);
+		}
+		n++;
+		if (!(n % 8))
+			usleep(100);
+	}
+	return (void *)n;
+}
+
+/* Pages go all the time: what arrives is what was written, or given back since. */
+static void odp_traffic(void)
+{
+	uint8_t *mem = map(BUF), *src = map(BUF);
+	uint8_t *want = malloc(BUF);
+	struct ibv_mr *mr, *from;
+	int i, writes = 0;
+	size_t bad = 0, k;
+	pthread_t t, u;
+	struct pair p;
+	void *n;
+
+	if (!odp_there())
+		return;
+	mr = reg(mem, BUF, ALL | ODP);
+	from = ibv_reg_mr(ea.pd, src, BUF, LW | ODP);
+	up(&p);
+	stop = false;
+	sent_from = src;
+	pthread_create(&t, NULL, drop_thread, mem);
+	pthread_create(&u, NULL, drop_thread, src);
+	pattern_fill(want, ++key, 0, BUF);
+	for (i = 0; i < 60; i++) {
+		memcpy(src, want, BUF);
+		errno = POST(p.qp[0], .wr_id = 1, .send_flags = IBV_SEND_SIGNALED,
+			     .opcode = IBV_WR_RDMA_WRITE, .num_sge = 1,
+			     .sg_list = SGE(src, BUF, from->lkey),
+			     .wr.rdma = { .remote_addr = (uintptr_t)mem, .rkey = mr->rkey });
+		if (errno)
+			die("post_send");
+		switch (wait_for(p.scq[0])) {
+		case IBV_WC_SUCCESS:
+			writes++;
+			break;
+		case IBV_WC_REM_ACCESS_ERR:
+		case IBV_WC_LOC_PROT_ERR:
+			/* it met a page that may just then not be written */
+			pair_destroy(&p);
+			up(&p);
+			break;
+		default:
+			i = 1000;
+		}
+		for (k = 0; k < BUF; k++)
+			bad += mem[k] && mem[k] != want[k];
+	}
+	stop = true;
+	pthread_join(t, &n);
+	pthread_join(u, NULL);
+	ok(i == 60 && writes, "%d writes of 60 while pages go (%ld times)", writes, (long)n);
+	is(bad, 0, "no byte that is neither new nor given back");
+	memcpy(src, want, BUF);
+	is(rdma_write(&p, (uintptr_t)mem, BUF, mr->rkey), 0, "written in peace");
+	ok(pattern_check(mem, key, 0, BUF) < 0, "there it is");
+	pair_destroy(&p);
+	dereg(mr);
+	dereg(from);
+	munmap(mem, BUF);
+	munmap(src, BUF);
+	free(want);
+}
+
+static const struct test tests[] = {
+	{ "rereg", rereg },
+	{ "rereg_traffic", rereg_traffic },
+	{ "null", null },
+	{ "dm", dm },
+	{ "dmabuf", dmabuf },
+	{ "windows", windows },
+	{ "leave", leave },
+	{ "odp", odp },
+	{ "odp_fork", odp_fork },
+	{ "odp_shared", odp_shared },
+	{ "odp_implicit", odp_implicit },
+	{ "odp_advise", odp_advise },
+	{ "odp_traffic", odp_traffic },
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
+}

@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# The reliable transports over a wire that loses, doubles and reorders single
+# packets: every request is executed once, in order.
+# lab: timeout 400
+
+. "$(dirname "$0")/../lib.sh"
+
+need tc
+need_bin ops
+load_module
+probe sch_netem
+hosts_up_bridge
+links_up
+segmentation off a v0
+segmentation off b v1
+
+wire() { # NETEM ARGS...
+	local d
+
+	for d in w0 w1; do
+		tc -n w qdisc replace dev $d root netem limit 100000 "$@" 2>/dev/null ||
+			skip_all "no netem in this kernel"
+	done
+}
+
+dropped() {
+	tc -n w -s qdisc show dev w1 | sed -n 's/.*(dropped \([0-9]*\).*/\1/p' | head -n 1
+}
+
+for fault in "loss 1%" "duplicate 2%" "delay 1ms reorder 90%" \
+	     "delay 1ms reorder 95% loss 1% duplicate 1%"; do
+	# shellcheck disable=SC2086 # netem's arguments
+	wire $fault
+	for t in rc reads srq xrc sum; do
+		tap_from "$fault: $t" "$BIN/ops" -d roce0 -D roce1 $t
+	done
+	case $fault in
+	*loss*) between "$(dropped)" 3 10000000 "$fault: packets were lost" ;;
+	esac
+done
+done_testing
