@@ -56,6 +56,13 @@ modules:
 	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD)) CONFIG_INFINIBAND_SROCE=m \
 		SROCE_INC='-I$(top)/include -I$(top)/include/uapi' $(if $(V),,-s) modules
 
+#: kverbs     build what selftests/kverbs loads, for KDIR
+kverbs:
+	@mkdir -p $(BUILD)/kverbs
+	@cp -rsf $(top)/selftests/kverbs/. $(BUILD)/kverbs
+	$(step) MODULE '$(BUILD)/kverbs/kverbs_test.ko for $(release)'
+	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD))/kverbs $(if $(V),,-s) modules
+
 #: provider   build the library by which programs use it
 provider:
 	$(step) PROVIDER build/provider
@@ -106,5 +113,5 @@ clean:
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules provider install uninstall demo check lab clean distclean
+.PHONY: help deps modules kverbs provider install uninstall demo check lab clean distclean
 .DEFAULT_GOAL := help

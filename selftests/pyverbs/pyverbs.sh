@@ -30,6 +30,6 @@ echo "# $(grep HugePages_Free /proc/meminfo | tr -s ' '), rdma-core $(dpkg-query
 set -f # patterns are not for the shell
 # shellcheck disable=SC2086 # a list
 tap_from suite ip netns exec a $python "$(dirname "$0")/suite.py" --suite "$suite" \
-	--skips "$(dirname "$0")/skips" --netdev v0 ${ONLY:+--only $ONLY} -- \
+	--skips "$(dirname "$0")/skips" ${ONLY:+--only $ONLY} -- \
 	--dev roce0 --gid "$(gid_index roce0 192.168.77.1)"
 done_testing

@@ -1,15 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""suite.py --suite DIR --skips FILE [--netdev NAME] [--limit SECONDS] [--only PATTERN]... -- ARGS...
+"""suite.py --suite DIR --skips FILE [--limit SECONDS] [--only PATTERN]... -- ARGS...
 
 Run rdma-core's pyverbs tests, unpacked in DIR, with ARGS for its own parser
 (--dev, --gid), and report each as TAP.
 
 A test runs in a child: one that hangs in a system call is killed after --limit
 seconds, with a traceback of where it was, and leaves nothing to the next one.
-
-The suite looks for a link's netdev, whose address its connections use, on the
-bus that the link is on. A virtual netdev is on none: --netdev tells its name.
 
 FILE lists what may be skipped, a line each: pattern, class and reason, with
 tabs between. A pattern is matched with a test's name
@@ -140,7 +137,20 @@ def run_apart(test, limit):
     return pickle.loads(data.getvalue())
 
 
-def load(directory, allowed, tap, netdev):
+def get_ip_mac(self, dev, port, idx):
+    """In the place of RDMATestCase's, which knows netdevs of hardware only: below
+    the parent of the device. A link's is in its table of GIDs."""
+    try:
+        with open(f'/sys/class/infiniband/{dev}/ports/{port}/gid_attrs/ndevs/{idx}',
+                  encoding='ascii') as f:
+            name = f.read().strip()
+        ip, mac = self.get_ip_mac_address(name)
+    except (OSError, KeyError, IndexError):
+        ip = mac = None
+    self.args.append([dev, port, idx, ip, mac])
+
+
+def load(directory, allowed, tap):
     """The tests, without the modules that the list leaves out"""
     sys.path[:0] = [os.path.dirname(directory), directory]
     # as the suite's own run_tests.py does
@@ -152,6 +162,7 @@ def load(directory, allowed, tap, netdev):
     package = type(sys)('tests')
     package.__path__ = [directory]
     sys.modules['tests'] = package
+    importlib.import_module('tests.base').RDMATestCase._get_ip_mac = get_ip_mac
     for n in names:
         why = next((a for a in allowed if a.pattern.endswith('.py') and a.matches(n)), None)
         if why:
@@ -165,8 +176,6 @@ def load(directory, allowed, tap, netdev):
             tap.result(False, f'{n} can be loaded')
             tap.diag(repr(ex))
             continue
-        if n == 'test_rdmacm.py' and netdev:
-            sys.modules['tests.base'].RDMATestCase.get_net_name = staticmethod(lambda _: netdev)
         tests += flatten(unittest.defaultTestLoader.loadTestsFromModule(module))
     return tests, left_out
 
@@ -175,7 +184,6 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument('--suite', required=True)
     p.add_argument('--skips', required=True)
-    p.add_argument('--netdev')
     p.add_argument('--limit', type=float, default=120)
     p.add_argument('--only', action='append')
     p.add_argument('rest', nargs='*')
@@ -184,8 +192,7 @@ def main():
     tap = Tap()
     allowed = read_list(args.skips)
     sys.argv[1:] = args.rest
-    tests, modules = load(os.path.abspath(args.suite), allowed, tap,
-                          args.netdev)
+    tests, modules = load(os.path.abspath(args.suite), allowed, tap)
 
     count = {'passed': 0, 'failed': 0, 'skipped': 0}
     slow = []
