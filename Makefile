@@ -98,6 +98,10 @@ check: lab
 	+@$(MAKE) -s -C selftests
 	@selftests/run -k $(lab_kernel) $(T)
 
+#: check-long as check, at length: more rounds, and limits to the last object
+check-long:
+	+@LONG=1 $(MAKE) check
+
 # The machine ready, the kernel there, and both halves built for it.
 lab: deps
 	@tools/lab/kernel $(KERNEL) >/dev/null
@@ -113,5 +117,5 @@ clean:
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules kverbs provider install uninstall demo check lab clean distclean
+.PHONY: help deps modules kverbs provider install uninstall demo check check-long lab clean distclean
 .DEFAULT_GOAL := help
