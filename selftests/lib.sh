@@ -500,11 +500,11 @@ pingpong() { # ADDRESS_A ADDRESS_B ARGS...
 	ga=$(gid_index roce0 "$1") gb=$(gid_index roce1 "$2")
 	[ -n "$ga" ] && [ -n "$gb" ] || { echo "no GID for $1 or $2"; return 1; }
 	shift 2
-	[ $prog = ibv_xsrq_pingpong ] || set -- -c "$@"
-	timeout -k 5 120 ip netns exec b $prog -d roce1 -g "$gb" -p $port "$@" >"$TMP/server" 2>&1 &
+	[ "$prog" = ibv_xsrq_pingpong ] || set -- -c "$@"
+	timeout -k 5 120 ip netns exec b "$prog" -d roce1 -g "$gb" -p $port "$@" >"$TMP/server" 2>&1 &
 	server=$!
 	wait_for 60 server_listens b $port $server || { cat "$TMP/server"; return 1; }
-	timeout -k 5 120 ip netns exec a $prog -d roce0 -g "$ga" -p $port "$@" 192.168.77.2
+	timeout -k 5 120 ip netns exec a "$prog" -d roce0 -g "$ga" -p $port "$@" 192.168.77.2
 	rc=$?
 	[ $rc = 0 ] || kill $server 2>/dev/null
 	wait $server || { rc=$?; echo "server:"; cat "$TMP/server"; }
@@ -517,6 +517,7 @@ pingpong() { # ADDRESS_A ADDRESS_B ARGS...
 
 # perftest's PROGRAM from one host to the other, after perf_ends. Both sides'
 # output, and whether both were content.
+# shellcheck disable=SC2086 # a command and its arguments
 perf() { # PROGRAM ARGS...
 	local prog=$1 server rc port=$((18515 + RANDOM % 1000))
 
@@ -538,6 +539,7 @@ perf() { # PROGRAM ARGS...
 }
 
 # Which host serves: 'NAMESPACE LINK ADDRESS' of server and client, - for no namespace
+# shellcheck disable=SC2086 # three words each
 perf_ends() { # SERVER CLIENT
 	set -- $1 $2
 	perf_server=$([ $1 = - ] || echo "ip netns exec $1")

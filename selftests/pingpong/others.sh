@@ -12,23 +12,25 @@ load_module
 hosts_up
 links_up
 
-for ip in 4 6; do
-	[ $ip = 4 ] && a=192.168.77.1 b=192.168.77.2 || a=fd77::1 b=fd77::2
-	for mode in "" -e; do
-		name="IPv$ip, $([ -n "$mode" ] && echo events || echo polling)"
-		for size in 1 1024 16384; do
-			PINGPONG=ibv_uc_pingpong pingpong_test "UC, $name, $size bytes" \
-				$size 50 $a $b -m 1024 $mode
-			PINGPONG=ibv_srq_pingpong pingpong_test "SRQ, $name, $size bytes" \
-				$size 20 $a $b -m 1024 -q 8 $mode
-			PINGPONG=ibv_xsrq_pingpong pingpong_test "XRC, $name, $size bytes" \
-				$size 20 $a $b -m 1024 $mode
-		done
-		for size in 1 1000 1024; do
-			PINGPONG=ibv_ud_pingpong pingpong_test "UD, $name, $size bytes" $size 50 $a $b $mode
-		done
+# shellcheck disable=SC2086 # no mode is no argument
+suite() { # NAME ADDRESS_A ADDRESS_B "SIZE..." "UD-SIZE..." [-e]
+	local name=$1 a=$2 b=$3 mode=${6:-} size
+
+	for size in $4; do
+		PINGPONG=ibv_uc_pingpong pingpong_test "UC, $name, $size bytes" $size 50 $a $b -m 1024 $mode
+		PINGPONG=ibv_srq_pingpong pingpong_test "SRQ, $name, $size bytes" \
+			$size 20 $a $b -m 1024 -q 8 $mode
+		PINGPONG=ibv_xsrq_pingpong pingpong_test "XRC, $name, $size bytes" \
+			$size 20 $a $b -m 1024 $mode
 	done
-done
+	for size in $5; do
+		PINGPONG=ibv_ud_pingpong pingpong_test "UD, $name, $size bytes" $size 50 $a $b $mode
+	done
+}
+
+suite "polling" 192.168.77.1 192.168.77.2 "1 16384" "1 1024"
+suite "events" 192.168.77.1 192.168.77.2 16384 1024 -e
+suite "IPv6" fd77::1 fd77::2 3000 1000
 
 # what it reports is what there is
 out=$(ibv_devinfo -v -d roce0)
