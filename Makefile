@@ -56,6 +56,13 @@ modules:
 	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD)) CONFIG_INFINIBAND_SROCE=m \
 		SROCE_INC='-I$(top)/include -I$(top)/include/uapi' $(if $(V),,-s) modules
 
+#: kverbs     build what selftests/kverbs loads, for KDIR
+kverbs:
+	@mkdir -p $(BUILD)/kverbs
+	@cp -rsf $(top)/selftests/kverbs/. $(BUILD)/kverbs
+	$(step) MODULE '$(BUILD)/kverbs/kverbs_test.ko for $(release)'
+	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD))/kverbs $(if $(V),,-s) modules
+
 #: provider   build the library by which programs use it
 provider:
 	$(step) PROVIDER build/provider
@@ -91,6 +98,10 @@ check: lab
 	+@$(MAKE) -s -C selftests
 	@selftests/run -k $(lab_kernel) $(T)
 
+#: check-long as check, at length: more rounds, and limits to the last object
+check-long:
+	+@LONG=1 $(MAKE) check
+
 # The machine ready, the kernel there, and both halves built for it.
 lab: deps
 	@tools/lab/kernel $(KERNEL) >/dev/null
@@ -106,5 +117,5 @@ clean:
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules provider install uninstall demo check lab clean distclean
+.PHONY: help deps modules kverbs provider install uninstall demo check check-long lab clean distclean
 .DEFAULT_GOAL := help

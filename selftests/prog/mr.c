@@ -698,6 +698,8 @@ static void odp_shared(void)
 	close(fd);
 }
 
+#define FAR (1200 * 2 * BUF)
+
 static void odp_implicit(void)
 {
 	uint8_t *mem = map(8 * BUF), *far;
@@ -723,18 +725,18 @@ static void odp_implicit(void)
 	refused((1UL << 47) - 8, mr->rkey, 16, IBV_WR_RDMA_WRITE, "up to the kernel's");
 
 	/* more chunks of address space than are kept when they are empty */
-	far = mmap(NULL, 3UL << 32, PROT_READ | PROT_WRITE,
+	far = mmap(NULL, FAR, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (far == MAP_FAILED)
 		die("mmap");
-	for (i = 0; i < 3UL << 32; i += 2 * BUF) {
+	for (i = 0; i < FAR; i += 2 * BUF) {
 		if (rdma_write(&p, (uintptr_t)far + i, 64, mr->rkey) ||
 		    pattern_check(far + i, key, 0, 64) >= 0)
 			break;
 		madvise(far + i, PAGE, MADV_DONTNEED);
 	}
-	is(i, 3UL << 32, "here and there");
-	munmap(far, 3UL << 32);
+	is(i, FAR, "here and there");
+	munmap(far, FAR);
 	pair_destroy(&p);
 	dereg(mr);
 }

@@ -20,6 +20,7 @@ mkdir "$suite"
 cp "$packed"/*.py* "$suite"
 gunzip -q "$suite"/*.gz
 
+probe rdma_ucm || skip_all "no rdma_ucm in this kernel"
 load_module
 hosts_up
 links_up

@@ -300,7 +300,7 @@ static void qp_fatal(struct sroce_qp *qp)
  */
 static bool qp_ends(const struct sroce_qp *qp)
 {
-	return qp->ibuc || READ_ONCE(qp_dev(qp)->gone);
+	return qp->ibuc || qp->transport == WIRE_XRC || READ_ONCE(qp_dev(qp)->gone);
 }
 
 /**

@@ -1,0 +1,28 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# A consumer in the kernel, kverbs_test.ko, with its completions in a work queue
+# and in softirq: make kverbs.
+# lab: timeout 200
+
+. "$(dirname "$0")/../lib.sh"
+
+load_module
+ko=${KVERBS_KO:-$(dirname "$(sroce_ko)")/kverbs/kverbs_test.ko}
+[ -f "$ko" ] || skip_all "no kverbs_test.ko for $(uname -r): make kverbs, or set KVERBS_KO"
+hosts_up
+links_up
+
+run "the test runs" timeout 150 insmod "$ko"
+dmesg | awk -v mark="$log_mark" 'seen { print } index($0, mark) { seen = 1 }' |
+	sed -n 's/.*kverbs: //p' >"$TMP/kverbs"
+while IFS= read -r line; do
+	case $line in
+	"ok - "*) ok "${line#ok - }" ;;
+	"not ok - "*) not_ok "${line#not ok - }" ;;
+	*) diag "$line" ;;
+	esac
+done <"$TMP/kverbs"
+like "$(tail -n 1 "$TMP/kverbs")" "ended: 0 failed, error 0" "all of it was run"
+rmmod kverbs_test
+done_testing

@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * A consumer in the kernel: every verb of kverbs.c between the links roce0 and
+ * roce1, which kverbs.sh makes. The results are in the kernel's log.
+ */
+#include <linux/completion.h>
+#include <linux/in6.h>
+#include <linux/inet.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <net/ipv6.h>
+#include <rdma/ib_cache.h>
+#include <rdma/ib_verbs.h>
+
+MODULE_DESCRIPTION("Test of a kernel consumer");
+MODULE_LICENSE("Dual BSD/GPL");
+
+#define SIZE	65536
+#define DEPTH	16
+#define ROUNDS	1000
+#define QKEY	0x1234
+
+struct op {
+	struct ib_cqe cqe;
+	struct completion done;
+	struct ib_wc wc;
+};
+
+struct side {
+	struct ib_device *dev;
+	union ib_gid gid;
+	const struct ib_gid_attr *gid_attr;
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+	struct ib_srq *srq;
+	struct ib_qp *qp;
+	u8 *buf;
+	struct op send;
+	struct op recv;
+};
+
+static struct side sides[2];
+static unsigned int failed;
+
+#define ok(cond, name) do {						\
+	const bool passed = (cond);					\
+									\
+	pr_info("kverbs: %s - %s\n", passed ? "ok" : "not ok", name);	\
+	failed += !passed;						\
+} while (0)
+
+static void op_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct op *op = container_of(wc->wr_cqe, struct op, cqe);
+
+	op->wc = *wc;
+	complete(&op->done);
+}
+
+static void op_init(struct op *op)
+{
+	op->cqe.done = op_done;
+	init_completion(&op->done);
+	op->wc.status = IB_WC_GENERAL_ERR;
+}
+
+static bool op_wait(struct op *op, enum ib_wc_status status)
+{
+	if (!wait_for_completion_timeout(&op->done, 20 * HZ)) {
+		pr_info("kverbs: # no completion\n");
+		return false;
+	}
+	if (op->wc.status != status)
+		pr_info("kverbs: # status %d, vendor_err 0x%x\n", op->wc.status,
+			op->wc.vendor_err);
+	return op->wc.status == status;
+}
+
+static struct ib_sge sge(struct side *s, u32 off, u32 len)
+{
+	return (struct ib_sge) {
+		.addr = (uintptr_t)s->buf + off,
+		.length = len,
+		.lkey = s->pd->local_dma_lkey,
+	};
+}
+
+static int post_recv(struct side *s, u32 off, u32 len)
+{
+	struct ib_sge list = sge(s, off, len);
+	struct ib_recv_wr wr = { .wr_cqe = &s->recv.cqe, .sg_list = &list, .num_sge = 1 };
+
+	op_init(&s->recv);
+	return s->srq ? ib_post_srq_recv(s->srq, &wr, NULL) : ib_post_recv(s->qp, &wr, NULL);
+}
+
+static int post(struct side *s, struct ib_send_wr *wr)
+{
+	op_init(&s->send);
+	wr->wr_cqe = &s->send.cqe;
+	wr->send_flags |= IB_SEND_SIGNALED;
+	return ib_post_send(s->qp, wr, NULL);
+}
+
+static void fill(void)
+{
+	u32 i;
+
+	for (i = 0; i < SIZE; i++) {
+		sides[0].buf[i] = i * 7 + (i >> 8);
+		sides[1].buf[i] = 0xee;
+	}
+}
+
+static struct rdma_ah_attr ah_attr(struct side *s, struct side *peer)
+{
+	struct rdma_ah_attr attr = { .type = RDMA_AH_ATTR_TYPE_ROCE };
+
+	rdma_ah_set_grh(&attr, &peer->gid, 0, s->gid_attr->index, 64, 0);
+	rdma_ah_set_port_num(&attr, 1);
+	return attr;
+}
+
+static int to_init(struct side *s)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_INIT,
+		.port_num = 1,
+		.qkey = QKEY,
+		.qp_access_flags = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+				   IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_LOCAL_WRITE,
+	};
+	int mask = IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT;
+
+	mask |= s->qp->qp_type == IB_QPT_UD ? IB_QP_QKEY : IB_QP_ACCESS_FLAGS;
+	return ib_modify_qp(s->qp, &attr, mask);
+}
+
+static int to_rts(struct side *s, struct side *peer)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_RTR,
+		.path_mtu = IB_MTU_1024,
+		.dest_qp_num = peer->qp->qp_num,
+		.max_dest_rd_atomic = 4,
+		.max_rd_atomic = 4,
+		.min_rnr_timer = 1,
+		.timeout = 12,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+	};
+	const bool ud = s->qp->qp_type == IB_QPT_UD;
+	int mask = IB_QP_STATE;
+	int err;
+
+	attr.ah_attr = ah_attr(s, peer);
+	if (!ud)
+		mask |= IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
+			IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER;
+	err = ib_modify_qp(s->qp, &attr, mask);
+	if (err)
+		return err;
+	attr.qp_state = IB_QPS_RTS;
+	mask = IB_QP_STATE | IB_QP_SQ_PSN;
+	if (!ud)
+		mask |= IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
+			IB_QP_MAX_QP_RD_ATOMIC;
+	return ib_modify_qp(s->qp, &attr, mask);
+}
+
+static int make_qp(struct side *s, enum ib_qp_type type)
+{
+	struct ib_qp_init_attr init = {
+		.send_cq = s->cq,
+		.recv_cq = s->cq,
+		.srq = s->srq,
+		.cap = { DEPTH, s->srq ? 0 : DEPTH, 3, 1, 128 },
+		.qp_type = type,
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+	};
+
+	s->qp = ib_create_qp(s->pd, &init);
+	return PTR_ERR_OR_ZERO(s->qp);
+}
+
+static int side_up(struct side *s, const char *ip, enum ib_poll_context poll)
+{
+	__be32 addr = in_aton(ip);
+
+	ipv6_addr_set_v4mapped(addr, (struct in6_addr *)&s->gid);
+	s->gid_attr = rdma_find_gid(s->dev, &s->gid, IB_GID_TYPE_ROCE_UDP_ENCAP, NULL);
+	if (IS_ERR(s->gid_attr))
+		return PTR_ERR(s->gid_attr);
+	s->pd = ib_alloc_pd(s->dev, IB_PD_UNSAFE_GLOBAL_RKEY);
+	s->cq = ib_alloc_cq(s->dev, NULL, 1024, 0, poll);
+	s->buf = kvzalloc(SIZE, GFP_KERNEL);
+	return IS_ERR(s->pd) || IS_ERR(s->cq) || !s->buf ? -ENOMEM : 0;
+}
+
+static void side_down(struct side *s)
+{
+	kvfree(s->buf);
+	ib_free_cq(s->cq);
+	ib_dealloc_pd(s->pd);
+	rdma_put_gid_attr(s->gid_attr);
+}
+
+static int pair_up(enum ib_qp_type type)
+{
+	int i, err = 0;
+
+	for (i = 0; i < 2 && !err; i++) {
+		err = make_qp(&sides[i], type);
+		if (!err)
+			err = to_init(&sides[i]);
+	}
+	for (i = 0; i < 2 && !err; i++)
+		err = to_rts(&sides[i], &sides[!i]);
+	return err;
+}
+
+static void pair_down(void)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		ib_drain_qp(sides[i].qp);
+	for (i = 0; i < 2; i++)
+		ib_destroy_qp(sides[i].qp);
+}
+
+static void test_send(struct side *a, struct side *b)
+{
+	struct ib_sge list[3] = { sge(a, 0, 5000), sge(a, 5000, 1), sge(a, 5001, 4999) };
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND, .sg_list = list, .num_sge = 3 };
+	u8 small[100];
+
+	fill();
+	post_recv(b, 0, SIZE);
+	ok(!post(a, &wr) && op_wait(&a->send, IB_WC_SUCCESS) &&
+	   op_wait(&b->recv, IB_WC_SUCCESS) && b->recv.wc.byte_len == 10000 &&
+	   b->recv.wc.opcode == IB_WC_RECV && b->recv.wc.qp == b->qp &&
+	   a->send.wc.opcode == IB_WC_SEND && a->send.wc.qp == a->qp &&
+	   !memcmp(a->buf, b->buf, 10000), "SEND of three pieces");
+
+	memset(small, 0x5a, sizeof(small));
+	list[0].addr = (uintptr_t)small;
+	list[0].length = 37;
+	list[1].addr = (uintptr_t)small + 37;
+	list[1].length = 63;
+	wr.num_sge = 2;
+	wr.opcode = IB_WR_SEND_WITH_IMM;
+	wr.ex.imm_data = cpu_to_be32(0x12345678);
+	wr.send_flags = IB_SEND_INLINE;
+	post_recv(b, 0, SIZE);
+	ok(!post(a, &wr) && op_wait(&b->recv, IB_WC_SUCCESS) && b->recv.wc.byte_len == 100 &&
+	   b->recv.wc.wc_flags == IB_WC_WITH_IMM &&
+	   b->recv.wc.ex.imm_data == cpu_to_be32(0x12345678) &&
+	   !memcmp(small, b->buf, 100) && op_wait(&a->send, IB_WC_SUCCESS),
+	   "inline, immediate data");
+}
+
+static void test_atomic(struct side *a, struct side *b)
+{
+	/* a global rkey is good for READ and WRITE alone */
+	struct ib_mr *mr = b->dev->ops.get_dma_mr(b->pd, IB_ACCESS_LOCAL_WRITE |
+							 IB_ACCESS_REMOTE_ATOMIC);
+	struct ib_sge list = sge(a, 0, 8);
+	struct ib_atomic_wr atomic = {
+		.wr = { .opcode = IB_WR_ATOMIC_FETCH_AND_ADD, .sg_list = &list, .num_sge = 1 },
+		.remote_addr = (uintptr_t)b->buf,
+		.compare_add = 5,
+	};
+	u64 *there = (u64 *)b->buf, *here = (u64 *)a->buf;
+
+	if (IS_ERR(mr)) {
+		ok(false, "get_dma_mr");
+		return;
+	}
+	atomic.rkey = mr->rkey;
+	*there = 37;
+	ok(!post(a, &atomic.wr) && op_wait(&a->send, IB_WC_SUCCESS) && *here == 37 &&
+	   *there == 42 && a->send.wc.opcode == IB_WC_FETCH_ADD, "FETCH_ADD");
+	atomic.wr.opcode = IB_WR_ATOMIC_CMP_AND_SWP;
+	atomic.compare_add = 42;
+	atomic.swap = 7;
+	ok(!post(a, &atomic.wr) && op_wait(&a->send, IB_WC_SUCCESS) && *here == 42 &&
+	   *there == 7 && a->send.wc.opcode == IB_WC_COMP_SWAP, "CMP_SWP");
+	mr->device = b->dev;
+	ok(!b->dev->ops.dereg_mr(mr, NULL), "dereg_mr");
+}
+
+static void test_rdma(struct side *a, struct side *b)
+{
+	struct ib_sge list = sge(a, 0, 40000);
+	struct ib_rdma_wr wr = {
+		.wr = { .opcode = IB_WR_RDMA_WRITE, .sg_list = &list, .num_sge = 1 },
+		.remote_addr = (uintptr_t)b->buf,
+		.rkey = b->pd->unsafe_global_rkey,
+	};
+
+	fill();
+	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) &&
+	   a->send.wc.opcode == IB_WC_RDMA_WRITE && !memcmp(a->buf, b->buf, 40000), "WRITE");
+	memset(a->buf, 0, SIZE);
+	wr.wr.opcode = IB_WR_RDMA_READ;
+	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) &&
+	   a->send.wc.opcode == IB_WC_RDMA_READ && !memcmp(a->buf, b->buf, 40000), "READ");
+	wr.wr.opcode = IB_WR_RDMA_WRITE_WITH_IMM;
+	wr.wr.ex.imm_data = cpu_to_be32(99);
+	post_recv(b, 0, 0);
+	ok(!post(a, &wr.wr) && op_wait(&b->recv, IB_WC_SUCCESS) &&
+	   b->recv.wc.opcode == IB_WC_RECV_RDMA_WITH_IMM &&
+	   b->recv.wc.ex.imm_data == cpu_to_be32(99) && op_wait(&a->send, IB_WC_SUCCESS),
+	   "WRITE with immediate data");
+}
+
+/* Requests that make no completion have to give their places back. */
+static void test_unsignaled(struct side *a, struct side *b)
+{
+	struct ib_sge list = sge(a, 0, 100);
+	struct ib_rdma_wr wr = {
+		.wr = { .opcode = IB_WR_RDMA_WRITE, .sg_list = &list, .num_sge = 1 },
+		.remote_addr = (uintptr_t)b->buf,
+		.rkey = b->pd->unsafe_global_rkey,
+	};
+	int i, err = 0;
+
+	fill();
+	for (i = 0; i < ROUNDS && !err; i++) {
+		do {
+			err = ib_post_send(a->qp, &wr.wr, NULL);
+			if (err)
+				usleep_range(50, 100);
+		} while (err == -ENOMEM);
+	}
+	ok(!err && !post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) &&
+	   !memcmp(a->buf, b->buf, 100), "requests without completions");
+}
+
+struct pong {
+	struct ib_cqe cqe;
+	struct side *from;
+	spinlock_t lock;
+	int left;
+	struct completion done;
+};
+
+static struct pong pong;
+
+static int pong_post(struct side *s)
+{
+	struct ib_sge list = sge(s, 0, 64);
+	struct ib_recv_wr recv = { .wr_cqe = &pong.cqe, .sg_list = &list, .num_sge = 1 };
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND, .sg_list = &list, .num_sge = 1 };
+	unsigned long flags;
+	int err;
+
+	/* as ib_mad does: interrupts off, and a lock that the handler takes */
+	spin_lock_irqsave(&pong.lock, flags);
+	err = ib_post_recv(s->qp, &recv, NULL) ?: ib_post_send(s->qp, &wr, NULL);
+	spin_unlock_irqrestore(&pong.lock, flags);
+	return err;
+}
+
+static void pong_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct side *s = wc->qp == sides[0].qp ? &sides[0] : &sides[1];
+
+	if (wc->status || --pong.left <= 0 || pong_post(s))
+		complete(&pong.done);
+}
+
+static void test_pong(struct side *a, struct side *b)
+{
+	struct ib_sge list = sge(b, 0, 64);
+	struct ib_recv_wr recv = { .wr_cqe = &pong.cqe, .sg_list = &list, .num_sge = 1 };
+
+	pong.cqe.done = pong_done;
+	pong.left = ROUNDS;
+	spin_lock_init(&pong.lock);
+	init_completion(&pong.done);
+	ok(!ib_post_recv(b->qp, &recv, NULL) && !pong_post(a) &&
+	   wait_for_completion_timeout(&pong.done, 20 * HZ) && pong.left <= 0,
+	   "posts by completion handlers");
+}
+
+static void test_refused(struct side *a)
+{
+	struct ib_sge list[4] = { sge(a, 0, 1), sge(a, 0, 1), sge(a, 0, 1), sge(a, 0, 1) };
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND, .sg_list = list, .num_sge = 4 };
+	struct ib_reg_wr reg = { .wr = { .opcode = IB_WR_REG_MR } };
+	const struct ib_send_wr *bad = NULL;
+
+	ok(ib_post_send(a->qp, &wr, &bad) == -EINVAL && bad == &wr, "too many pieces");
+	wr.num_sge = 1;
+	list[0].length = 4000;
+	wr.send_flags = IB_SEND_INLINE;
+	ok(ib_post_send(a->qp, &wr, &bad) == -EINVAL && bad == &wr, "too much inline");
+	ok(ib_post_send(a->qp, &reg.wr, &bad) == -EOPNOTSUPP && bad == &reg.wr,
+	   "fast registration");
+	ok(IS_ERR(ib_alloc_mr(a->pd, IB_MR_TYPE_MEM_REG, 4)), "ib_alloc_mr");
+}
+
+static void test_flush(struct side *a, struct side *b)
+{
+	struct ib_sge list = sge(a, 0, 100);
+	struct ib_rdma_wr wr = {
+		.wr = { .opcode = IB_WR_RDMA_WRITE, .sg_list = &list, .num_sge = 1 },
+		.remote_addr = (uintptr_t)b->buf,
+		.rkey = b->pd->local_dma_lkey,
+	};
+
+	post_recv(a, 0, SIZE);
+	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_REM_ACCESS_ERR),
+	   "local_dma_lkey is no remote key");
+	ok(op_wait(&a->recv, IB_WC_WR_FLUSH_ERR), "what was posted is flushed");
+	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_WR_FLUSH_ERR), "in ERR: send");
+	ok(!post_recv(a, 0, SIZE) && op_wait(&a->recv, IB_WC_WR_FLUSH_ERR), "in ERR: receive");
+	local_irq_disable();
+	post_recv(a, 0, SIZE);
+	local_irq_enable();
+	ok(op_wait(&a->recv, IB_WC_WR_FLUSH_ERR), "in ERR: receive, interrupts off");
+}
+
+static void test_srq(struct side *a, struct side *b)
+{
+	struct ib_srq_init_attr init = { .attr = { .max_wr = DEPTH, .max_sge = 1 } };
+	struct ib_srq_attr attr = { .max_wr = 4 * DEPTH };
+	int n = 0;
+
+	b->srq = ib_create_srq(b->pd, &init);
+	if (IS_ERR(b->srq) || pair_up(IB_QPT_RC)) {
+		ok(false, "shared receive queue");
+		return;
+	}
+	ok(ib_modify_srq(b->srq, &attr, IB_SRQ_MAX_WR), "no resize in the kernel");
+	attr.srq_limit = 3;
+	ok(!ib_modify_srq(b->srq, &attr, IB_SRQ_LIMIT), "a limit");
+	test_send(a, b);
+	while (!post_recv(b, 0, SIZE))
+		n++;
+	ok(n == DEPTH, "a ring can be filled, and no more");
+	pair_down();
+	ib_destroy_srq(b->srq);
+	b->srq = NULL;
+}
+
+static void test_ud(struct side *a, struct side *b)
+{
+	struct ib_sge list = sge(a, 0, 500);
+	struct ib_ud_wr wr = {
+		.wr = { .opcode = IB_WR_SEND, .sg_list = &list, .num_sge = 1 },
+		.remote_qkey = QKEY,
+	};
+	struct rdma_ah_attr attr = ah_attr(a, b);
+	bool good;
+
+	if (pair_up(IB_QPT_UD)) {
+		ok(false, "UD");
+		return;
+	}
+	fill();
+	wr.remote_qpn = b->qp->qp_num;
+	wr.ah = rdma_create_ah(a->pd, &attr, RDMA_CREATE_AH_SLEEPABLE);
+	post_recv(b, 0, SIZE);
+	good = !IS_ERR(wr.ah) && !post(a, &wr.wr) && op_wait(&b->recv, IB_WC_SUCCESS) &&
+	       b->recv.wc.byte_len == 540 && b->recv.wc.wc_flags == IB_WC_GRH &&
+	       b->recv.wc.src_qp == a->qp->qp_num && !memcmp(a->buf, b->buf + 40, 500) &&
+	       op_wait(&a->send, IB_WC_SUCCESS);
+	ok(good, "UD by address handle");
+	wr.ah = IS_ERR(wr.ah) ? NULL : (rdma_destroy_ah(wr.ah, 0), NULL);
+	ok(ib_post_send(a->qp, &wr.wr, NULL) == -EINVAL, "UD without");
+	pair_down();
+	ok(true, "datagram queue pairs are drained");
+}
+
+static void test_states(struct side *a)
+{
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND };
+
+	if (make_qp(a, IB_QPT_RC)) {
+		ok(false, "RESET");
+		return;
+	}
+	ok(ib_post_send(a->qp, &wr, NULL) == -EINVAL && post_recv(a, 0, 1) == -EINVAL,
+	   "nothing is posted in RESET");
+	ok(!to_init(a) && ib_post_send(a->qp, &wr, NULL) == -EINVAL && !post_recv(a, 0, 1),
+	   "receive requests are, in INIT");
+	ib_drain_rq(a->qp);
+	ib_destroy_qp(a->qp);
+}
+
+static void test_all(struct side *a, struct side *b)
+{
+	test_states(a);
+	if (pair_up(IB_QPT_RC)) {
+		ok(false, "RC");
+		return;
+	}
+	test_send(a, b);
+	test_rdma(a, b);
+	test_atomic(a, b);
+	test_unsignaled(a, b);
+	test_refused(a);
+	pair_down();
+	if (!pair_up(IB_QPT_RC)) {
+		test_pong(a, b);
+		pair_down();
+	}
+	if (!pair_up(IB_QPT_RC)) {
+		test_flush(a, b);
+		pair_down();
+	}
+	test_srq(a, b);
+	test_ud(a, b);
+}
+
+static int kverbs_run(enum ib_poll_context poll)
+{
+	int err;
+
+	err = side_up(&sides[0], "192.168.77.1", poll) ?:
+	      side_up(&sides[1], "192.168.77.2", poll);
+	if (err)
+		return err;
+	test_all(&sides[0], &sides[1]);
+	side_down(&sides[0]);
+	side_down(&sides[1]);
+	return 0;
+}
+
+static int kverbs_add(struct ib_device *dev)
+{
+	if (!strcmp(dev_name(&dev->dev), "roce0"))
+		sides[0].dev = dev;
+	else if (!strcmp(dev_name(&dev->dev), "roce1"))
+		sides[1].dev = dev;
+	else
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+static void kverbs_remove(struct ib_device *dev, void *data)
+{
+}
+
+static struct ib_client kverbs_client = {
+	.name = "kverbs_test",
+	.add = kverbs_add,
+	.remove = kverbs_remove,
+};
+
+static int __init kverbs_init(void)
+{
+	int err;
+
+	err = ib_register_client(&kverbs_client);
+	if (err)
+		return err;
+	err = sides[0].dev && sides[1].dev ? kverbs_run(IB_POLL_WORKQUEUE) : -ENODEV;
+	if (!err)
+		err = kverbs_run(IB_POLL_SOFTIRQ);
+	pr_info("kverbs: ended: %u failed, error %d\n", failed, err);
+	ib_unregister_client(&kverbs_client);
+	return err;
+}
+
+static void __exit kverbs_exit(void)
+{
+}
+
+module_init(kverbs_init);
+module_exit(kverbs_exit);
