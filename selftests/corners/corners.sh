@@ -10,7 +10,7 @@ need_bin corners
 load_module
 hosts_up
 links_up
-# the last one leaves host a without a route
+# the last one leaves host a without a way to anywhere
 for t in early bind_behind inv_behind read_hole send_hole srq_domain ud_nowhere; do
 	tap_from $t "$BIN/corners" -d roce0 -D roce1 $t
 done

@@ -49,13 +49,23 @@ static struct ibv_mw *window(struct pair *p, int side)
 	return mw;
 }
 
-static int bind_window(struct pair *p, struct ibv_mw *mw, uint32_t rkey, uint64_t id)
+static struct ibv_send_wr bind_wr(struct pair *p, struct ibv_mw *mw, uint64_t id)
 {
-	return POST(p->qp[0], .wr_id = id, .opcode = IBV_WR_BIND_MW, .send_flags = SIG,
-		    .bind_mw = { .mw = mw, .rkey = rkey,
-				 .bind_info = { .mr = p->mr[0], .addr = (uintptr_t)p->buf[0],
-						.length = PAGE,
-						.mw_access_flags = IBV_ACCESS_REMOTE_READ } });
+	return (struct ibv_send_wr) {
+		.wr_id = id, .opcode = IBV_WR_BIND_MW, .send_flags = SIG,
+		.bind_mw = { .mw = mw, .rkey = ibv_inc_rkey(mw->rkey),
+			     .bind_info = { .mr = p->mr[0], .addr = (uintptr_t)p->buf[0],
+					    .length = PAGE,
+					    .mw_access_flags = IBV_ACCESS_REMOTE_READ } },
+	};
+}
+
+static struct ibv_send_wr send_wr(struct pair *p, struct ibv_sge *sge, uint64_t id)
+{
+	*sge = *SGE(p->buf[0], 100, p->mr[0]->lkey);
+	return (struct ibv_send_wr) {
+		.wr_id = id, .opcode = IBV_WR_SEND, .send_flags = SIG, .sg_list = sge, .num_sge = 1,
+	};
 }
 
 /* What precedes a window is sent again; the window is bound once. */
@@ -63,14 +73,21 @@ static void bind_behind(void)
 {
 	struct pair_opts o = { .sq = 16, .rq = 8, .sge = 1, .buf = 8192,
 			       .access = IBV_ACCESS_MW_BIND };
+	struct ibv_send_wr wr[3], *bad;
+	struct ibv_sge sge[2];
 	struct ibv_mw *mw;
 	struct pair p;
 
 	pair_create(&p, &ea, &eb, &o);
 	pair_connect(&p);
 	mw = window(&p, 0);
-	if (pair_send(&p, 0, 1, 0, 100, SIG) || bind_window(&p, mw, ibv_inc_rkey(mw->rkey), 2) ||
-	    pair_send(&p, 0, 3, 0, 100, SIG))
+	/* all in one turn of the requester */
+	wr[0] = send_wr(&p, &sge[0], 1);
+	wr[1] = bind_wr(&p, mw, 2);
+	wr[2] = send_wr(&p, &sge[1], 3);
+	wr[0].next = &wr[1];
+	wr[1].next = &wr[2];
+	if (ibv_post_send(p.qp[0], wr, &bad))
 		die("post_send");
 	/* the peer is not ready, and says so, for a while */
 	sleep_ms(50);
@@ -90,23 +107,22 @@ static void inv_behind(void)
 {
 	struct pair_opts o = { .sq = 16, .rq = 8, .sge = 1, .buf = 8192, .type = IBV_QPT_UC,
 			       .access = IBV_ACCESS_MW_BIND };
-	struct ibv_send_wr inv, send, *bad;
+	struct ibv_send_wr bind, inv, send, *bad;
+	struct ibv_sge sge;
 	struct ibv_mw *mw;
 	struct pair p;
-	uint32_t rkey;
 
 	pair_create(&p, &ea, &eb, &o);
 	pair_connect(&p);
 	mw = window(&p, 0);
-	rkey = ibv_inc_rkey(mw->rkey);
-	if (bind_window(&p, mw, rkey, 1))
+	bind = bind_wr(&p, mw, 1);
+	if (ibv_post_send(p.qp[0], &bind, &bad))
 		die("post_send");
 	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "UC: a window is bound");
 	inv = (struct ibv_send_wr) { .wr_id = 3, .opcode = IBV_WR_LOCAL_INV, .send_flags = SIG,
-				     .invalidate_rkey = rkey };
-	send = (struct ibv_send_wr) { .wr_id = 2, .opcode = IBV_WR_SEND, .send_flags = SIG,
-				      .sg_list = SGE(p.buf[0], 100, p.mr[0]->lkey), .num_sge = 1,
-				      .next = &inv };
+				     .invalidate_rkey = bind.bind_mw.rkey };
+	send = send_wr(&p, &sge, 2);
+	send.next = &inv;
 	if (ibv_post_send(p.qp[0], &send, &bad))
 		die("post_send");
 	wc_is(p.scq[0], 2, IBV_WC_SUCCESS, NULL, "UC: a message is sent");
@@ -274,8 +290,8 @@ static void ud_nowhere(void)
 	a.qp_state = IBV_QPS_RTS;
 	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN))
 		die("UD to RTS");
-	if (system("ip -n a route flush dev v0"))
-		die("ip route");
+	if (system("ip -n a link set v0 down"))
+		die("ip link");
 	for (i = 0; i < 3; i++)
 		wr[i] = (struct ibv_send_wr) {
 			.wr_id = i, .opcode = IBV_WR_SEND, .send_flags = SIG,
