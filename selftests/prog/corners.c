@@ -274,6 +274,7 @@ static void ud_nowhere(void)
 	};
 	struct ibv_ah *ah = ibv_create_ah(ea.pd, &aa);
 	struct ibv_mr *mr = mr_make(&ea, PAGE, 0);
+	struct ibv_sge sge = { (uintptr_t)mr->addr, 64, mr->lkey };
 	struct ibv_send_wr wr[3], *bad;
 	struct ibv_qp *qp;
 	int i;
@@ -295,7 +296,7 @@ static void ud_nowhere(void)
 	for (i = 0; i < 3; i++)
 		wr[i] = (struct ibv_send_wr) {
 			.wr_id = i, .opcode = IBV_WR_SEND, .send_flags = SIG,
-			.sg_list = SGE(mr->addr, 64, mr->lkey), .num_sge = 1,
+			.sg_list = &sge, .num_sge = 1,
 			.wr.ud = { .ah = ah, .remote_qpn = 5, .remote_qkey = QKEY },
 			.next = i < 2 ? &wr[i + 1] : NULL,
 		};
