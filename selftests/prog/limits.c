@@ -290,20 +290,32 @@ static void completions(void)
 	free(next);
 }
 
+/* How long @n READs take, posted at once */
 static double read_all(struct ibv_qp *a, struct ibv_cq *cq, struct ibv_mr *l, struct ibv_mr *r,
 		       unsigned int n)
 {
+	struct ibv_send_wr wr[256], *bad;
+	struct ibv_sge sge[256];
 	struct ibv_wc wc;
-	double t = now();
 	unsigned int i;
+	double t;
 
 	for (i = 0; i < n; i++) {
-		errno = POST(a, .wr_id = i, .opcode = IBV_WR_RDMA_READ, .send_flags = SIG, .num_sge = 1,
-			     .sg_list = SGE((uint8_t *)l->addr + i * 8, 8, l->lkey),
-			     .wr.rdma = { (uintptr_t)r->addr + i * 8, r->rkey });
-		if (errno)
-			die("post_send");
+		sge[i] = (struct ibv_sge) { (uintptr_t)l->addr + i * 8, 8, l->lkey };
+		wr[i] = (struct ibv_send_wr) {
+			.wr_id = i,
+			.next = i + 1 < n ? &wr[i + 1] : NULL,
+			.sg_list = &sge[i],
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_READ,
+			.send_flags = SIG,
+			.wr.rdma = { (uintptr_t)r->addr + i * 8, r->rkey },
+		};
 	}
+	t = now();
+	errno = ibv_post_send(a, wr, &bad);
+	if (errno)
+		die("post_send");
 	for (i = 0; i < n; i++)
 		if (!cq_wait(cq, &wc, PATIENCE) || wc.status || wc.wr_id != i) {
 			ok(false, "READ %u: %s", i, ibv_wc_status_str(wc.status));
