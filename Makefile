@@ -106,6 +106,7 @@ check-long:
 lab: deps
 	@tools/lab/kernel $(KERNEL) >/dev/null
 	+@$(MAKE) modules KDIR=/usr/src/linux-headers-$(lab_kernel)
+	+@$(MAKE) kverbs KDIR=/usr/src/linux-headers-$(lab_kernel)
 	+@$(MAKE) provider
 
 #: clean      remove what was built
