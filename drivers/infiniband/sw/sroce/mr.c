@@ -92,6 +92,25 @@ struct sroce_mr *sroce_key_find(struct sroce_dev *sdev, u32 key)
 	return xa_load(&sdev->keys, key >> KEY_INDEX_SHIFT);
 }
 
+/* What a key stands for, with a reference. RCU is held. */
+static struct sroce_mr *key_hold(struct sroce_dev *sdev, u32 key)
+{
+	struct sroce_mr *mr, *next;
+
+	for (mr = sroce_key_find(sdev, key); mr; mr = next) {
+		if (READ_ONCE(mr->key) != key)
+			return NULL;
+		if (refcount_inc_not_zero(&mr->ref))
+			return mr;
+		/* its successor was there before it went: pairs with mr_drain() */
+		smp_rmb();
+		next = sroce_key_find(sdev, key);
+		if (next == mr)
+			return NULL;
+	}
+	return NULL;
+}
+
 /**
  * sroce_key_get - find the region or the bound window of a key
  * @sdev: the device
@@ -105,9 +124,7 @@ struct sroce_mr *sroce_key_get(struct sroce_dev *sdev, u32 key)
 	struct sroce_mr *mr;
 
 	rcu_read_lock();
-	mr = sroce_key_find(sdev, key);
-	if (mr && (READ_ONCE(mr->key) != key || !refcount_inc_not_zero(&mr->ref)))
-		mr = NULL;
+	mr = key_hold(sdev, key);
 	rcu_read_unlock();
 	if (!mr)
 		return NULL;
