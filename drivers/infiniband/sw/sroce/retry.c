@@ -53,19 +53,22 @@ enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* Send again all from the oldest packet that is missing, or give up. */
-static void go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome)
+/*
+ * Send again all from the oldest packet that is missing, or give up if this
+ * counts and none is left.
+ */
+static void go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome, bool counts)
 {
 	struct sroce_sq *sq = &qp->sq;
 
 	sq->nak_due = KTIME_MAX;
-	if (!sq->retry_left) {
+	if (counts && !sq->retry_left) {
 		/* with a route that never came, the oldest has not been sent */
 		if (sq->una != sq->fetched)
 			sroce_send_fail(qp, IB_WC_RETRY_EXC_ERR, syndrome);
 		return;
 	}
-	sq->retry_left--;
+	sq->retry_left -= counts;
 	sq->went_back = now;
 	trace_sroce_retransmit(qp, sq->psn_una);
 	sroce_send_seek(qp, sq->psn_una);
@@ -80,6 +83,10 @@ static void go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome)
  * going back for each would send a window of copies for every one: more than
  * any queue takes. Within a round trip of the last time, the packet is under
  * way again already; if it is still missing after that, we go back.
+ *
+ * The peer says once that a packet is missing, and that is a retry. Of a
+ * response that is missing every later one tells, all those that are under way,
+ * which may take many round trips: only the timer counts for it.
  */
 void sroce_retry_nak(struct sroce_qp *qp, u8 syndrome)
 {
@@ -99,7 +106,7 @@ void sroce_retry_nak(struct sroce_qp *qp, u8 syndrome)
 	if (ktime_compare(now, due) < 0)
 		sq->nak_due = due;
 	else
-		go_back(qp, now, syndrome);
+		go_back(qp, now, syndrome, syndrome == (WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ));
 }
 
 /**
@@ -158,9 +165,9 @@ void sroce_retry_run(struct sroce_qp *qp)
 			return;
 		}
 		sroce_qp_count(qp, ACK_TIMEOUT);
-		go_back(qp, now, 0);
+		go_back(qp, now, 0, true);
 	} else if (ktime_compare(now, sq->nak_due) >= 0) {
-		go_back(qp, now, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
+		go_back(qp, now, 0, false);
 	}
 }
 
