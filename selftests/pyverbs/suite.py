@@ -8,6 +8,9 @@ Run rdma-core's pyverbs tests, unpacked in DIR, with ARGS for its own parser
 A test runs in a child: one that hangs in a system call is killed after --limit
 seconds, with a traceback of where it was, and leaves nothing to the next one.
 
+Where the suite looks for a link's netdev below a bus device, for the address
+that its connections use, it is told it by the link's table of GIDs.
+
 FILE lists what may be skipped, a line each: pattern, class and reason, with
 tabs between. A pattern is matched with a test's name
 (test_mr.MRTest.test_reg_mr); one that ends in .py is of a module that is not
