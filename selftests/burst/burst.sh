@@ -3,7 +3,7 @@
 #
 # The burst path: a message of 64 KiB crosses the wire in a handful of skbs. Cut
 # into packets by the stack, it still arrives, and every packet's ICRC is right.
-# lab: timeout 300
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -4,7 +4,7 @@
 # Connections made by RDMA CM, that is, by datagrams of the kernel's own queue
 # pairs: rdma-core's tools and perftest's -R between two hosts, refusals, and
 # links that go while connections stand.
-# lab: timeout 600
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,7 +3,7 @@
 #
 # Completion queues: resized with entries in them, moderated, stamped,
 # scribbled over.
-# lab: timeout 300
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,7 +3,7 @@
 #
 # A program whose queue is busy does not enter the kernel: system calls of a
 # polling sender, counted, are far fewer than its messages.
-# lab: timeout 300
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

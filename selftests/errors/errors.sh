@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # What goes wrong, and the completions that are due then.
-# lab: timeout 400
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,7 +3,7 @@
 #
 # The firewall is respected: a rule that drops UDP port 4791 in INPUT stops the
 # traffic, and a flow that is tracked is confirmed.
-# lab: timeout 200
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

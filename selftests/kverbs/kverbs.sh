@@ -3,7 +3,7 @@
 #
 # A consumer in the kernel, kverbs_test.ko, with its completions in a work queue
 # and in softirq: make kverbs.
-# lab: timeout 200
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # A link added and deleted a thousand times (CYCLES), with and without use.
-# lab: timeout 600
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,7 +3,7 @@
 #
 # Programs killed at any moment leave nothing behind: the module unloads.
 # KILLS (50) says how many.
-# lab: timeout 400
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,7 +3,7 @@
 #
 # Links and the module go away while traffic runs: programs end, in error, and
 # the kernel is well.
-# lab: timeout 300
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,7 +3,7 @@
 #
 # Adding a link: where it is refused, and what it follows: addresses, MTU, up
 # and down, carrier, the name of its netdev, the end of it and of its namespace.
-# lab: timeout 300
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

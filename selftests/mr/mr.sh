@@ -3,7 +3,7 @@
 #
 # Memory of every kind that a region can be of, and what a process may do to it
 # meanwhile.
-# lab: timeout 300
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

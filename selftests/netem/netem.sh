@@ -3,7 +3,7 @@
 #
 # Loss, duplication and reordering of single packets, both ways: every byte
 # still arrives. Then of whole bursts.
-# lab: timeout 400
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

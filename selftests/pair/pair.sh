@@ -3,7 +3,7 @@
 #
 # Two machines, joined by their eth0 (virtio-net, in the lab).
 # lab: pair
-# lab: timeout 300
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

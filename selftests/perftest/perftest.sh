@@ -4,7 +4,7 @@
 # Every program of perftest between two hosts: transports, events, both
 # directions, many queue pairs. Its -I does nothing: it knows by a list which
 # vendors' devices can inline.
-# lab: timeout 600
+# lab: timeout 1500
 
 # shellcheck disable=SC2046,SC2086 # lists, and nothing that could be split
 

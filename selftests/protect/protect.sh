@@ -3,7 +3,7 @@
 #
 # Each operation with each kind of wrong key, address and right: refused with
 # IBTA's syndrome, and memory as it was.
-# lab: timeout 400
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

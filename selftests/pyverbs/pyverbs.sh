@@ -3,7 +3,7 @@
 #
 # rdma-core's own suite on a link: what it skips has to be in the list beside.
 # ONLY=PATTERN runs a part of it.
-# lab: timeout 900
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

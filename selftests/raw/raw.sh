@@ -3,7 +3,7 @@
 #
 # Raw packet queue pairs, flow steering, work queues and RSS: frames over the
 # wire, to the stack and from it, and from one queue pair to another.
-# lab: timeout 300
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

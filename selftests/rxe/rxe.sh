@@ -3,7 +3,7 @@
 #
 # rdma_rxe as the other end of the wire: it sits in the initial namespace, where
 # it works on every kernel, sroce in another.
-# lab: timeout 300
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,7 +3,7 @@
 #
 # Shared receive queues: resized with requests in them, their limit, their
 # numbers, scribbled over.
-# lab: timeout 300
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # Every status that a software device's requests can have, made to happen.
-# lab: timeout 400
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

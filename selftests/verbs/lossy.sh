@@ -3,7 +3,7 @@
 #
 # The reliable transports over a wire that loses, doubles and reorders single
 # packets: every request is executed once, in order.
-# lab: timeout 400
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # Every operation of RC, UC, UD and XRC between two hosts, checked to the byte.
-# lab: timeout 600
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,7 +3,7 @@
 #
 # Messages and options at random. A failure prints the seed that repeats it.
 # SEED and RUNS (12; with LONG=1 300) say which and how many.
-# lab: timeout 300
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,7 +3,7 @@
 #
 # Every byte of messages of every shape: lengths, pieces, addresses, inline,
 # immediate data, solicited events, huge pages, many queue pairs, both ways.
-# lab: timeout 400
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 

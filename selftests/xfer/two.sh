@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # Two programs, one on each side, rather than one with both.
-# lab: timeout 200
+# lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 
