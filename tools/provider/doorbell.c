@@ -75,3 +75,87 @@ int sroce_doorbell(struct sroce_context *ctx, uint32_t qp_num)
 	__atomic_store_n(&ctx->no_write, true, __ATOMIC_RELAXED);
 	return sroce_doorbell_ioctl(ctx, &cmd.db);
 }
+
+/*
+ * Doorbells that are put off. While requests come in a stream the kernel looks
+ * at the ring by itself after some time, and need not be told of each; but a
+ * program that polls and finds nothing would only wait for that. So who posts
+ * without ringing leaves a note in the completion queue, and a poller that
+ * comes away empty rings. Posters hold no lock of the completion queue, and
+ * push with one exchange; who takes notes away takes them all, under its lock.
+ */
+static void sroce_push_held(struct sroce_cq *cq, struct sroce_held *held)
+{
+	if (__atomic_exchange_n(&held->queued, true, __ATOMIC_SEQ_CST))
+		return;
+
+	held->next = __atomic_load_n(&cq->held, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&cq->held, &held->next, held, true,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+}
+
+/* Requests of @qp are in its ring, and the doorbell has not been rung. */
+void sroce_defer(struct sroce_qp *qp)
+{
+	const struct ibv_qp *ibqp = &qp->vqp.qp;
+
+	sroce_push_held(to_scq(ibqp->send_cq), &qp->held_send);
+	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
+		sroce_push_held(to_scq(ibqp->recv_cq), &qp->held_recv);
+}
+
+/*
+ * Once it is not in the list, whoever posts puts it there again. The exchange
+ * comes before the look at the ring: of two, one sees what the other did.
+ */
+static bool sroce_held_due(struct sroce_held *held)
+{
+	__atomic_exchange_n(&held->queued, false, __ATOMIC_SEQ_CST);
+	return sroce_ring_state(&held->qp->sq.ring) != SROCE_RING_AWAKE &&
+	       sroce_ring_unseen(&held->qp->sq.ring);
+}
+
+/**
+ * sroce_take_held - which doorbells are due?
+ * @cq: completion queue, locked, and found empty
+ * @qp_nums: filled in
+ * @max: elements of it; what is beyond is left for the next poller
+ *
+ * To be rung without the lock, as the kernel may send packets on it. A queue
+ * pair that is gone by then leaves a number that is nobody's, or another's to
+ * whom it does no harm.
+ *
+ * Return: how many.
+ */
+uint32_t sroce_take_held(struct sroce_cq *cq, uint32_t *qp_nums, uint32_t max)
+{
+	struct sroce_held *held, *next;
+	uint32_t n = 0;
+
+	held = __atomic_exchange_n(&cq->held, NULL, __ATOMIC_ACQUIRE);
+	for (; held; held = next) {
+		next = held->next;
+		if (n == max) {
+			__atomic_store_n(&held->queued, false, __ATOMIC_RELAXED);
+			sroce_push_held(cq, held);
+		} else if (sroce_held_due(held)) {
+			qp_nums[n++] = held->qp->vqp.qp.qp_num;
+		}
+	}
+	return n;
+}
+
+/* Its queue pair goes: it is not to be found in @cq, locked, any more. */
+void sroce_forget_held(struct sroce_cq *cq, struct sroce_held *gone)
+{
+	struct sroce_held *held, *next;
+
+	held = __atomic_exchange_n(&cq->held, NULL, __ATOMIC_ACQUIRE);
+	for (; held; held = next) {
+		next = held->next;
+		__atomic_store_n(&held->queued, false, __ATOMIC_RELAXED);
+		if (held != gone)
+			sroce_push_held(cq, held);
+	}
+}

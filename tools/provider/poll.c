@@ -185,12 +185,18 @@ void sroce_cq_attach(struct sroce_cq *cq, struct sroce_wq *wq)
 	sroce_unlock(&cq->lock);
 }
 
-/* @wq no longer exists in the kernel: forget it, and its completions. */
-void sroce_cq_detach(struct sroce_cq *cq, struct sroce_wq *wq)
+/*
+ * @wq no longer exists in the kernel: forget it, its completions, and if it is a
+ * queue pair's, that its doorbell is to be rung.
+ */
+void sroce_cq_detach(struct sroce_cq *cq, struct sroce_wq *wq,
+		     struct sroce_held *held)
 {
 	sroce_lock(&cq->lock);
 	if (wq->attached)
 		sroce_cq_forget(cq, wq);
+	if (held)
+		sroce_forget_held(cq, held);
 	sroce_unlock(&cq->lock);
 }
 
@@ -255,6 +261,24 @@ static void sroce_fill_wc(struct ibv_wc *wc, const struct sroce_cqe *cqe)
 	wc->dlid_path_bits = 0;
 }
 
+/* Doorbells that a poller which finds nothing rings at once */
+#define SROCE_MAX_DUE	64
+
+/* Let @cq go, which was found empty, and have those looked at that fill it. */
+static void sroce_cq_unlock_empty(struct sroce_cq *cq)
+{
+	struct sroce_context *ctx = to_sctx(cq->vcq.cq.context);
+	uint32_t due[SROCE_MAX_DUE];
+	uint32_t i, n = 0;
+
+	if (__atomic_load_n(&cq->held, __ATOMIC_RELAXED))
+		n = sroce_take_held(cq, due, SROCE_MAX_DUE);
+	sroce_unlock(&cq->lock);
+	/* the device may be gone: whoever posts, or its event, tells of that */
+	for (i = 0; i < n; i++)
+		sroce_doorbell(ctx, due[i]);
+}
+
 /**
  * sroce_poll_cq - verbs poll_cq
  *
@@ -283,7 +307,10 @@ int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc)
 
 	if (cons != cq->ring.cons)
 		sroce_ring_consume(&cq->ring, cons);
-	sroce_unlock(&cq->lock);
+	if (n || !num)
+		sroce_unlock(&cq->lock);
+	else
+		sroce_cq_unlock_empty(cq);
 
 	return n;
 }
@@ -344,7 +371,9 @@ static int sroce_start_poll(struct ibv_cq_ex *ibcq,
 
 	sroce_lock(&cq->lock);
 	ret = sroce_cq_advance(cq);
-	if (ret)
+	if (ret == ENOENT)
+		sroce_cq_unlock_empty(cq);
+	else if (ret)
 		sroce_unlock(&cq->lock);
 	return ret;
 }

@@ -444,13 +444,34 @@ static int sroce_put_send(struct sroce_qp *qp, const struct ibv_send_wr *wr,
 }
 
 /* Return: does the kernel have to be told? */
-static bool sroce_publish(struct sroce_wq *wq, uint32_t prod)
+static bool sroce_publish_send(struct sroce_qp *qp, uint32_t prod)
+{
+	struct sroce_ring_view *ring = &qp->sq.ring;
+
+	if (prod == ring->prod)
+		return false;
+
+	sroce_ring_publish(ring, prod);
+	switch (sroce_ring_state(ring)) {
+	case SROCE_RING_ASLEEP:
+		return true;
+	case SROCE_RING_DELAYED:
+		sroce_defer(qp);
+		return false;
+	case SROCE_RING_AWAKE:
+		return false;
+	}
+	return false;
+}
+
+/* Receive queues are looked at when something comes; but see sroce_post_recv(). */
+static bool sroce_publish_recv(struct sroce_wq *wq, uint32_t prod)
 {
 	if (prod == wq->ring.prod)
 		return false;
 
 	sroce_ring_publish(&wq->ring, prod);
-	return sroce_ring_asleep(&wq->ring);
+	return sroce_ring_state(&wq->ring) == SROCE_RING_ASLEEP;
 }
 
 static bool sroce_can_send(const struct sroce_qp *qp)
@@ -495,7 +516,7 @@ static int sroce_post_list(struct sroce_qp *qp, struct ibv_send_wr *wr,
 			break;
 		}
 	}
-	ring_doorbell = sroce_publish(sq, prod);
+	ring_doorbell = sroce_publish_send(qp, prod);
 	sroce_unlock(&sq->lock);
 
 	if (ring_doorbell) {
@@ -596,7 +617,7 @@ static int sroce_put_recv_list(struct sroce_wq *wq, struct ibv_recv_wr *wr,
 			break;
 		}
 	}
-	*ring_doorbell = sroce_publish(wq, prod);
+	*ring_doorbell = sroce_publish_recv(wq, prod);
 	return ret;
 }
 
@@ -979,7 +1000,7 @@ static int sroce_wr_complete(struct ibv_qp_ex *ibqp)
 	sroce_wr_finish(qp);
 	ret = qp->build.err;
 	if (!ret)
-		ring_doorbell = sroce_publish(&qp->sq, qp->build.prod);
+		ring_doorbell = sroce_publish_send(qp, qp->build.prod);
 	sroce_unlock(&qp->sq.lock);
 
 	if (ring_doorbell)

@@ -221,6 +221,8 @@ static void sroce_init_qp(struct sroce_qp *qp, bool unlocked)
 {
 	uint32_t qp_num = qp->vqp.qp.qp_num;
 
+	qp->held_send.qp = qp;
+	qp->held_recv.qp = qp;
 	qp->sq.key = qp_num;
 	qp->rq.key = qp_num | SROCE_WQ_RECV;
 	sroce_lock_init(&qp->sq.lock, unlocked);
@@ -378,9 +380,11 @@ int sroce_destroy_qp(struct ibv_qp *ibqp)
 		return ret;
 
 	if (ibqp->send_cq)
-		sroce_cq_detach(to_scq(ibqp->send_cq), &qp->sq);
+		sroce_cq_detach(to_scq(ibqp->send_cq), &qp->sq,
+				&qp->held_send);
 	if (ibqp->recv_cq)
-		sroce_cq_detach(to_scq(ibqp->recv_cq), &qp->rq);
+		sroce_cq_detach(to_scq(ibqp->recv_cq), &qp->rq,
+				&qp->held_recv);
 	sroce_unmap_ring(&qp->sq.ring);
 	sroce_unmap_ring(&qp->rq.ring);
 	sroce_lock_fini(&qp->sq.lock);

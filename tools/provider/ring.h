@@ -93,17 +93,43 @@ static inline void sroce_ring_publish(struct sroce_ring_view *v, uint32_t prod)
 	__atomic_store_n(&v->ring->prod, prod, __ATOMIC_RELEASE);
 }
 
+/* What a program has to do for the kernel to see what it has published. */
+enum sroce_ring_state {
+	SROCE_RING_AWAKE,	/* nothing */
+	SROCE_RING_DELAYED,	/* ring before it waits for anything */
+	SROCE_RING_ASLEEP,	/* ring now */
+};
+
 /**
- * sroce_ring_asleep - does the kernel have to be told of what was published?
+ * sroce_ring_state - does the kernel have to be told of what was published?
  *
  * The barrier pairs with the kernel's, which sets the flag and then looks at
- * prod once more: either it sees the new index, or we see the flag.
+ * prod once more: either it sees the new index, or we see the flag. With a
+ * flag, and seen or linger from before it, we ring once too often.
  */
-static inline bool sroce_ring_asleep(const struct sroce_ring_view *v)
+static inline enum sroce_ring_state
+sroce_ring_state(const struct sroce_ring_view *v)
 {
+	const struct sroce_ring *ring = v->ring;
+	uint32_t flags;
+
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	return __atomic_load_n(&v->ring->flags, __ATOMIC_RELAXED) &
-	       SROCE_RING_NEED_WAKEUP;
+	flags = __atomic_load_n(&ring->flags, __ATOMIC_RELAXED);
+	if (flags & SROCE_RING_NEED_WAKEUP)
+		return SROCE_RING_ASLEEP;
+	if (!(flags & SROCE_RING_LINGER))
+		return SROCE_RING_AWAKE;
+	if (v->prod - __atomic_load_n(&ring->seen, __ATOMIC_RELAXED) >=
+	    __atomic_load_n(&ring->linger, __ATOMIC_RELAXED))
+		return SROCE_RING_ASLEEP;
+	return SROCE_RING_DELAYED;
+}
+
+/* Is there something that a kernel which lingers has not looked at yet? */
+static inline bool sroce_ring_unseen(const struct sroce_ring_view *v)
+{
+	return __atomic_load_n(&v->prod, __ATOMIC_RELAXED) !=
+	       __atomic_load_n(&v->ring->seen, __ATOMIC_RELAXED);
 }
 
 /* Index behind the last entry that the kernel has filled. */

@@ -142,6 +142,18 @@ struct sroce_wq {
 };
 
 /**
+ * struct sroce_held - posted requests that the kernel was not told of
+ * @qp: whose they are
+ * @next: in the completion queue's list
+ * @queued: it is in that list; atomic
+ */
+struct sroce_held {
+	struct sroce_qp *qp;
+	struct sroce_held *next;
+	bool queued;
+};
+
+/**
  * struct sroce_cq - a completion queue
  * @vcq: rdma-core's part
  * @owner: of its memory
@@ -157,6 +169,8 @@ struct sroce_wq {
  * @num_wqs: queues in @table
  * @num_xrc_srqs: XRC SRQs that complete here, see sroce_cq_known()
  * @cqe: what ibv_wc_read_*() read
+ * @held: doorbells to be rung when a poller finds nothing: struct sroce_held.
+ *	Put there without a lock, taken from there under @lock
  *
  * Each completion queue has a table of its own, and not the context one for
  * all: its lock, which polling holds anyway, is then all that keeps a queue
@@ -174,6 +188,7 @@ struct sroce_cq {
 	uint32_t num_wqs;
 	uint32_t num_xrc_srqs;
 	const struct sroce_cqe *cqe;
+	struct sroce_held *held;
 };
 
 /**
@@ -203,6 +218,8 @@ struct sroce_wr_build {
  * @sq_sig_all: every send request completes with an entry
  * @send_ops: IBV_QP_EX_WITH_* that ibv_wr_*() may use
  * @build: what they are at, under the send queue's lock
+ * @held_send: in the list of the completion queue for what is sent
+ * @held_recv: in that for what is received, if it is another
  */
 struct sroce_qp {
 	struct verbs_qp vqp;
@@ -214,6 +231,8 @@ struct sroce_qp {
 	bool sq_sig_all;
 	uint64_t send_ops;
 	struct sroce_wr_build build;
+	struct sroce_held held_send;
+	struct sroce_held held_recv;
 };
 
 /**
@@ -329,6 +348,9 @@ static inline uint32_t sroce_cqe_key(const struct sroce_cqe *cqe)
 
 /* doorbell.c */
 int sroce_doorbell(struct sroce_context *ctx, uint32_t qp_num);
+void sroce_defer(struct sroce_qp *qp);
+uint32_t sroce_take_held(struct sroce_cq *cq, uint32_t *qp_nums, uint32_t max);
+void sroce_forget_held(struct sroce_cq *cq, struct sroce_held *held);
 
 /* map.c */
 int sroce_map_ring(struct ibv_context *ibctx, struct sroce_ring_view *v,
@@ -407,7 +429,8 @@ int sroce_destroy_cq(struct ibv_cq *ibcq);
 int sroce_cq_init(struct sroce_cq *cq, bool unlocked);
 void sroce_cq_fini(struct sroce_cq *cq);
 void sroce_cq_attach(struct sroce_cq *cq, struct sroce_wq *wq);
-void sroce_cq_detach(struct sroce_cq *cq, struct sroce_wq *wq);
+void sroce_cq_detach(struct sroce_cq *cq, struct sroce_wq *wq,
+		     struct sroce_held *held);
 void sroce_cq_reset(struct sroce_cq *cq, struct sroce_wq *wq);
 void sroce_cq_xrc(struct sroce_cq *cq, int srqs);
 int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc);

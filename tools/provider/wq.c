@@ -98,7 +98,7 @@ int sroce_destroy_wq(struct ibv_wq *ibwq)
 	if (ret)
 		return ret;
 
-	sroce_cq_detach(to_scq(ibwq->cq), &wq->rq);
+	sroce_cq_detach(to_scq(ibwq->cq), &wq->rq, NULL);
 	sroce_unmap_ring(&wq->rq.ring);
 	sroce_lock_fini(&wq->rq.lock);
 	sroce_obj_free(&wq->owner, wq);

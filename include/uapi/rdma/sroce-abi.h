@@ -35,6 +35,10 @@
  *	oldest request that has not completed. Entries of a shared receive
  *	queue before it may be used again: completions say nothing of them
  * @flags: SROCE_RING_*, written by the kernel
+ * @seen: send queue: index of the next entry that the kernel will copy; with
+ *	SROCE_RING_LINGER
+ * @linger: send queue: entries that may wait behind @seen; with
+ *	SROCE_RING_LINGER
  * @arm: completion queues: SROCE_CQ_ARM_*, or-ed in by the program and cleared
  *	by the kernel when it raises the event that was asked for
  *
@@ -46,7 +50,9 @@ struct sroce_ring {
 	__u32 cons;
 	__u32 reserved1[15];
 	__u32 flags;
-	__u32 reserved2[15];
+	__u32 seen;
+	__u32 linger;
+	__u32 reserved2[13];
 	__u32 arm;
 	__u32 reserved3[15];
 };
@@ -56,6 +62,14 @@ struct sroce_ring {
  * program that has moved @prod and finds this set has to ring the doorbell.
  */
 #define SROCE_RING_NEED_WAKEUP	(1U << 0)
+
+/*
+ * The kernel will look at this send queue by itself before long. A program
+ * rings, as above, once there are @linger entries behind @seen, or when it has
+ * nothing else to do: it finds its completion queue empty, or waits for an
+ * event.
+ */
+#define SROCE_RING_LINGER	(1U << 1)
 
 #define SROCE_CQ_ARM_NEXT	(1U << 0)
 #define SROCE_CQ_ARM_SOLICITED	(1U << 1)

@@ -250,19 +250,6 @@ void sroce_qp_kick(struct sroce_qp *qp)
 	sroce_qp_unlock(qp);
 }
 
-/**
- * sroce_qp_doorbell - a program has posted and says so
- * @qp: queue pair
- *
- * Process context.
- */
-void sroce_qp_doorbell(struct sroce_qp *qp)
-{
-	sroce_qp_count(qp, DOORBELLS);
-	trace_sroce_doorbell(qp);
-	sroce_qp_kick(qp);
-}
-
 /* All that the data path uses is the caller's, to change it. May sleep. */
 static void claim_both(struct sroce_qp *qp)
 	__acquires(&qp->rq.lock)
@@ -468,6 +455,7 @@ static void sides_init(struct sroce_qp *qp)
 	sroce_fault_init(&sq->fault, qp, sroce_send_fault_done);
 	tasklet_setup(&sq->task, sroce_send_task);
 	hrtimer_setup(&sq->timer, sroce_retry_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+	hrtimer_setup(&sq->linger, sroce_doorbell_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 
 	spin_lock_init(&rq->lock);
 	spin_lock_init(&rq->post_lock);
@@ -691,6 +679,10 @@ static void enter_reset(struct sroce_qp *qp)
 	sq->una = 0;
 	sq->nxt = 0;
 	sq->fetched = 0;
+	sq->newest = 0;
+	sq->lingers = false;
+	sq->streak = 0;
+	sq->vain = 0;
 	sq->flight = 0;
 	sq->num_rd = 0;
 	sq->unasked = 0;
@@ -924,6 +916,7 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	set_state(qp, IB_QPS_RESET);
 	release_both(qp);
 	hrtimer_cancel(&qp->sq.timer);
+	hrtimer_cancel(&qp->sq.linger);
 	tasklet_kill(&qp->sq.task);
 	tasklet_kill(&qp->rq.task);
 

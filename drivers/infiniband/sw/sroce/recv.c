@@ -64,6 +64,7 @@ static void executed(struct sroce_qp *qp, const struct wire_pkt *pkt)
 	rq->ack_psn = pkt->psn;
 	advance(qp, 1);
 	if (pkt->op->flags & WIRE_END) {
+		WRITE_ONCE(rq->news, rq->news + 1);
 		rq->msn = (rq->msn + 1) & WIRE_PSN_MASK;
 		rq->op = SROCE_RECV_IDLE;
 	}
@@ -656,6 +657,7 @@ static void take_resource(struct sroce_qp *qp, const struct wire_pkt *pkt, u32 n
 {
 	struct sroce_rq *rq = &qp->rq;
 
+	WRITE_ONCE(rq->news, rq->news + 1);
 	rq->msn = (rq->msn + 1) & WIRE_PSN_MASK;
 	sroce_resp_request(qp, &(struct sroce_res) {
 		.class = pkt->op->class,
@@ -910,6 +912,7 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 		result = place_payload(qp, rx);
 	if (!recv_ok(qp, result))
 		return;
+	WRITE_ONCE(rq->news, rq->news + 1);
 	complete_message(qp, pkt, &cqe);
 }
 

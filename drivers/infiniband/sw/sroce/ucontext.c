@@ -247,7 +247,7 @@ static int sroce_doorbell(struct uverbs_attr_bundle *attrs)
 	if (!qp)
 		return sroce_wq_doorbell(ibuc, cmd.qp_num);
 	if (qp->ibuc == ibuc) {
-		sroce_qp_doorbell(qp);
+		sroce_doorbell_ring(qp);
 		err = 0;
 	}
 	sroce_qp_put(qp);

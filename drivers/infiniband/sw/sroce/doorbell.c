@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The doorbell, and how seldom a program has to ring it.
+ *
+ * A program that posts a lone request wants it to leave at once, and to be
+ * told of every such request costs a system call. One that posts a stream
+ * gains by the opposite: let some collect, and they share the call, a burst,
+ * an acknowledgement. Which of the two a program does is told by what it
+ * could have reacted to. If nothing has come in on the queue pair since it
+ * posted last, nor has it taken its last completion, then what it posts now
+ * is no answer to anything: it did not wait then, nor will it.
+ *
+ * So after a few such doorbells in a row, the requester, having found the ring
+ * empty, says that it will look again soon. What was taken for a stream and is
+ * none costs that time, once, and is not taken for one again for a while.
+ */
+#include "sroce.h"
+#include "trace.h"
+
+/* Doorbells in a row that make a stream */
+#define STREAM_MIN	4
+
+/* How many more it takes where lingering was in vain: twice as many each time */
+#define STREAM_PENALTY	8
+#define MAX_VAIN	5
+
+/* Between two doorbells of a stream, from the end of one to the next */
+#define STREAM_GAP_NS	(100LL * NSEC_PER_USEC)
+
+/* Until the ring is looked at without a doorbell: some of the stream's gaps */
+#define LINGER_GAPS	4
+#define LINGER_MIN_NS	(10ULL * NSEC_PER_USEC)
+#define LINGER_MAX_NS	(100ULL * NSEC_PER_USEC)
+
+/* Requests of a stream that share a doorbell; fewer, if they fill the window */
+#define LINGER_MAX	64
+
+static void linger_start(struct sroce_sq *sq)
+{
+	const u64 ns = clamp(LINGER_GAPS * (u64)READ_ONCE(sq->gap), LINGER_MIN_NS, LINGER_MAX_NS);
+
+	hrtimer_start(&sq->linger, ns_to_ktime(ns), HRTIMER_MODE_REL_SOFT);
+}
+
+/**
+ * sroce_doorbell_timer - a stream's ring has not been looked at for a while
+ * @timer: the send side's
+ *
+ * Softirq.
+ */
+enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer)
+{
+	struct sroce_sq *sq = container_of(timer, struct sroce_sq, linger);
+
+	/* at the end of the doorbell that is being rung, time starts anew */
+	if (READ_ONCE(sq->lingers) && !test_bit(SROCE_SQ_RINGING, &sq->flags)) {
+		set_bit(SROCE_SQ_LATE, &sq->flags);
+		tasklet_schedule(&sq->task);
+	}
+	return HRTIMER_NORESTART;
+}
+
+/**
+ * sroce_doorbell_ring - a program has posted and says so
+ * @qp: queue pair
+ *
+ * Process context.
+ */
+void sroce_doorbell_ring(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	sroce_qp_count(qp, DOORBELLS);
+	trace_sroce_doorbell(qp);
+	set_bit(SROCE_SQ_RANG, &sq->flags);
+	set_bit(SROCE_SQ_RINGING, &sq->flags);
+	sroce_qp_kick(qp);
+
+	/* time counts from here, after all that the stack has done in this call */
+	WRITE_ONCE(sq->rung, ktime_get());
+	clear_bit(SROCE_SQ_RINGING, &sq->flags);
+	/* pairs with sroce_doorbell_rest(): one of the two starts the timer */
+	smp_mb__after_atomic();
+	if (READ_ONCE(sq->lingers))
+		linger_start(sq);
+}
+
+/* Has the program taken the last of its completions since it last rang? */
+static bool all_polled(struct sroce_qp *qp)
+{
+	struct sroce_cq *cq = to_scq(qp->ibqp.send_cq);
+	struct sroce_sq *sq = &qp->sq;
+	bool all;
+	u32 cons;
+
+	/* for its ring, which may be replaced */
+	spin_lock(&cq->lock);
+	cons = READ_ONCE(cq->q.ring->cons);
+	all = cons != sq->polled && cons == cq->prod;
+	spin_unlock(&cq->lock);
+	sq->polled = cons;
+	return all;
+}
+
+/* By the last one's size: is there more than one request in the ring? */
+static bool several_posted(const struct sroce_sq *sq)
+{
+	const u32 blocks = READ_ONCE(sq->q.ring->prod) - sq->fetched;
+
+	return blocks > sq_wqe(sq, sq->newest)->num_blocks;
+}
+
+/**
+ * sroce_doorbell_judge - the program has rung: is it a stream?
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_doorbell_judge(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	const u32 heard = READ_ONCE(qp->rq.news) + sq->news;
+	const bool several = several_posted(sq);
+	const bool lone = all_polled(qp) && !several;
+	const s64 gap = ktime_to_ns(ktime_sub(ktime_get(), READ_ONCE(sq->rung)));
+
+	if (several)
+		sq->vain = 0;
+	if (heard != sq->heard || lone || gap > STREAM_GAP_NS) {
+		sq->streak = min_t(s16, sq->streak, 0);
+	} else {
+		sq->gap += (gap - sq->gap) / 8;
+		sq->streak = min(sq->streak + 1, STREAM_MIN);
+	}
+	sq->heard = heard;
+}
+
+/**
+ * sroce_doorbell_awake - somebody looks at the ring: no doorbell is needed
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_doorbell_awake(struct sroce_qp *qp)
+{
+	WRITE_ONCE(qp->sq.lingers, false);
+	WRITE_ONCE(qp->sq.q.ring->flags, 0);
+}
+
+/* Blocks that may collect before the doorbell is rung; 1 for a lone request. */
+static u32 linger_blocks(const struct sroce_qp *qp)
+{
+	const struct sroce_sq *sq = &qp->sq;
+	const struct sroce_swqe *last = sq_wqe(sq, sq->newest);
+	u32 requests;
+
+	if (sq->streak < STREAM_MIN || READ_ONCE(qp->state) != IB_QPS_RTS)
+		return 1;
+	requests = min_t(u32, SROCE_SEND_WINDOW / max(last->length, 1U), LINGER_MAX);
+	return min(requests * last->num_blocks, (sq->q.mask + 1) / 2);
+}
+
+/**
+ * sroce_doorbell_rest - the ring is empty: see that what is posted is seen
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_doorbell_rest(struct sroce_qp *qp)
+{
+	const u32 blocks = linger_blocks(qp);
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_ring *ring = sq->q.ring;
+
+	if (blocks > 1) {
+		WRITE_ONCE(ring->seen, sq->fetched);
+		WRITE_ONCE(ring->linger, blocks);
+		WRITE_ONCE(ring->flags, SROCE_RING_LINGER);
+		WRITE_ONCE(sq->lingers, true);
+	} else {
+		WRITE_ONCE(ring->flags, SROCE_RING_NEED_WAKEUP);
+	}
+	/* pairs with the barrier between a program's index and its look here */
+	smp_mb();
+	if (!sq->broken && READ_ONCE(ring->prod) - sq->fetched >= blocks) {
+		sroce_doorbell_awake(qp);
+		set_bit(SROCE_SQ_WORK, &sq->flags);
+	} else if (sq->lingers && !test_bit(SROCE_SQ_RINGING, &sq->flags)) {
+		linger_start(sq);
+	}
+}
+
+/**
+ * sroce_doorbell_late - the time to linger is over
+ * @qp: queue pair; the caller owns its send side, and looks at the ring next
+ */
+void sroce_doorbell_late(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	if (!sq->lingers)
+		return;
+	if (several_posted(sq)) {
+		sq->vain = 0;
+	} else {
+		sq->streak = -(STREAM_PENALTY << sq->vain);
+		sq->vain = min(sq->vain + 1, MAX_VAIN);
+	}
+}
