@@ -202,52 +202,54 @@ int sroce_net_send(struct sk_buff *skb, struct net *net, bool ipv6)
 
 /* Reception: places in an skb */
 
-/* The piece of an skb that @pos stands in; moves on past empty ones. */
-static const u8 *rx_piece(struct sroce_rx_pos *pos, u32 *len)
+/* The piece that @pos now stands for; false if it has no bytes. */
+static bool rx_piece(struct sroce_rx_pos *pos)
 {
-	for (;;) {
+	const skb_frag_t *frag;
+
+	if (pos->frag < 0) {
+		pos->data = pos->skb->data;
+		pos->left = skb_headlen(pos->skb);
+	} else {
+		frag = &skb_shinfo(pos->skb)->frags[pos->frag];
+		pos->data = skb_frag_address(frag);
+		pos->left = skb_frag_size(frag);
+	}
+	return pos->left;
+}
+
+/* From one piece to the next that has bytes; the skb has more. */
+static void rx_next_piece(struct sroce_rx_pos *pos)
+{
+	do {
 		const struct skb_shared_info *shinfo = skb_shinfo(pos->skb);
-		u32 size;
 
-		if (pos->frag < 0)
-			size = skb_headlen(pos->skb);
-		else
-			size = skb_frag_size(&shinfo->frags[pos->frag]);
-		if (pos->off < size) {
-			*len = size - pos->off;
-			if (pos->frag < 0)
-				return pos->skb->data + pos->off;
-			return (u8 *)skb_frag_address(&shinfo->frags[pos->frag]) + pos->off;
-		}
-
-		pos->off -= size;
 		if (++pos->frag < shinfo->nr_frags)
 			continue;
 		/* the head's fragment list, or the next in it */
 		pos->skb = pos->listed ? pos->skb->next : shinfo->frag_list;
 		pos->listed = true;
 		pos->frag = -1;
-	}
+	} while (!rx_piece(pos));
 }
 
 /**
- * sroce_rx_copy - read bytes of a received skb
+ * sroce_rx_copy_pieces - sroce_rx_copy(), over the end of a piece
  * @pos: from where; moved on
  * @to: where to put them; NULL to skip them
  * @len: how many; the skb has them
  */
-void sroce_rx_copy(struct sroce_rx_pos *pos, void *to, u32 len)
+void sroce_rx_copy_pieces(struct sroce_rx_pos *pos, void *to, u32 len)
 {
 	while (len) {
 		u32 n;
-		const u8 *p = rx_piece(pos, &n);
 
-		n = min(n, len);
-		if (to) {
-			memcpy(to, p, n);
+		if (!pos->left)
+			rx_next_piece(pos);
+		n = min(pos->left, len);
+		sroce_rx_copy(pos, to, n);
+		if (to)
 			to += n;
-		}
-		pos->off += n;
 		len -= n;
 	}
 }
@@ -256,11 +258,13 @@ static u32 rx_crc(struct sroce_rx_pos *pos, u32 crc, u32 len)
 {
 	while (len) {
 		u32 n;
-		const u8 *p = rx_piece(pos, &n);
 
-		n = min(n, len);
-		crc = sroce_crc32(crc, p, n);
-		pos->off += n;
+		if (!pos->left)
+			rx_next_piece(pos);
+		n = min(pos->left, len);
+		crc = sroce_crc32(crc, pos->data, n);
+		pos->data += n;
+		pos->left -= n;
 		len -= n;
 	}
 	return crc;
@@ -290,6 +294,9 @@ enum rx_side {
  * @no_qp: @qpn is not to be looked up again: there is none for this skb
  * @side: what of it is locked, or owned
  * @run_sq: its send side has something to do
+ * @admits: the skb is from this queue pair's peer
+ * @pkts: of the run, that have been let in
+ * @bytes: of their payload
  */
 struct rx_burst {
 	struct sk_buff *skb;
@@ -305,6 +312,9 @@ struct rx_burst {
 	bool no_qp;
 	enum rx_side side;
 	bool run_sq;
+	bool admits;
+	u32 pkts;
+	u32 bytes;
 };
 
 static u32 icrc_head(const struct rx_burst *rx, u8 *head, const u8 *bth, u32 len, u32 step)
@@ -319,14 +329,18 @@ static u32 icrc_head(const struct rx_burst *rx, u8 *head, const u8 *bth, u32 len
 
 static bool icrc_ok(const struct rx_burst *rx, const u8 *bth, u32 len, u32 step)
 {
+	const u32 covered = len - WIRE_BTH_LEN - WIRE_ICRC_LEN;
+	const u8 *data = rx->pos.data + WIRE_BTH_LEN;
 	struct sroce_rx_pos pos = rx->pos;
 	u8 head[WIRE_ICRC_HEAD_MAX];
 	u8 icrc[WIRE_ICRC_LEN];
 	u32 crc;
 
 	crc = sroce_crc32(WIRE_ICRC_SEED, head, icrc_head(rx, head, bth, len, step));
+	if (pos.left >= len)
+		return wire_icrc_match(data + covered, sroce_crc32(crc, data, covered));
 	sroce_rx_copy(&pos, NULL, WIRE_BTH_LEN);
-	crc = rx_crc(&pos, crc, len - WIRE_BTH_LEN - WIRE_ICRC_LEN);
+	crc = rx_crc(&pos, crc, covered);
 	sroce_rx_copy(&pos, icrc, sizeof(icrc));
 	return wire_icrc_match(icrc, crc);
 }
@@ -391,6 +405,12 @@ static void run_end(struct rx_burst *rx)
 	if (!qp)
 		return;
 	side_end(rx);
+	if (rx->pkts) {
+		sroce_qp_count_add(qp, RX_PKTS, rx->pkts);
+		sroce_qp_count_add(qp, RX_BYTES, rx->bytes);
+		rx->pkts = 0;
+		rx->bytes = 0;
+	}
 	rx->qp = NULL;
 	if (rx->run_sq)
 		sroce_send_run(qp);
@@ -398,12 +418,18 @@ static void run_end(struct rx_burst *rx)
 	sroce_qp_put(qp);
 }
 
-static bool run_start(struct rx_burst *rx, u32 qpn)
+static void run_start(struct rx_burst *rx, u32 qpn)
 {
 	rx->qpn = qpn;
 	rx->qp = sroce_qp_get(qpn);
 	rx->no_qp = !rx->qp;
-	return rx->qp;
+}
+
+/* A side's path stands still while the run has it, and the skb has one sender. */
+static void side_start(struct rx_burst *rx, enum rx_side side, const struct sroce_path *path)
+{
+	rx->side = side;
+	rx->admits = rx->qp->transport == WIRE_UD || from_peer(path, rx);
 }
 
 static void side_requests(struct rx_burst *rx)
@@ -413,19 +439,18 @@ static void side_requests(struct rx_burst *rx)
 	side_end(rx);
 	spin_lock_bh(&rx->qp->rq.lock);
 	__release(&rx->qp->rq.lock);
-	rx->side = RX_REQUESTS;
+	side_start(rx, RX_REQUESTS, &rx->qp->rq.path);
 }
 
 /* Is the packet of this queue pair's connection, or is there none? */
-static bool rx_admit(const struct rx_burst *rx, const struct sroce_path *path,
-		     const struct wire_pkt *pkt)
+static bool rx_admit(struct rx_burst *rx, bool admits, const struct wire_pkt *pkt)
 {
-	if (rx->qp->transport != WIRE_UD && !from_peer(path, rx)) {
+	if (!admits) {
 		sroce_qp_count(rx->qp, RX_WRONG_PEER);
 		return false;
 	}
-	sroce_qp_count(rx->qp, RX_PKTS);
-	sroce_qp_count_add(rx->qp, RX_BYTES, pkt->payload_len);
+	rx->pkts++;
+	rx->bytes += pkt->payload_len;
 	if ((pkt->pkey & 0x7fff) != (SROCE_PKEY & 0x7fff)) {
 		sroce_qp_count(rx->qp, RX_WRONG_PKEY);
 		return false;
@@ -441,18 +466,18 @@ static void rx_response(struct rx_burst *rx, struct sroce_rx *packet)
 	if (rx->side != RX_RESPONSES) {
 		side_end(rx);
 		if (sroce_send_try_claim(qp)) {
-			rx->side = RX_RESPONSES;
+			side_start(rx, RX_RESPONSES, &qp->sq.path);
 			/* what came before goes first */
 			sroce_ack_run(qp);
 		}
 	}
 	if (rx->side == RX_RESPONSES) {
-		if (rx_admit(rx, &qp->sq.path, &packet->pkt))
+		if (rx_admit(rx, rx->admits, &packet->pkt))
 			sroce_ack_packet(qp, packet);
 		return;
 	}
 	spin_lock_bh(&qp->rq.lock);
-	if (rx_admit(rx, &qp->rq.path, &packet->pkt))
+	if (rx_admit(rx, from_peer(&qp->rq.path, rx), &packet->pkt))
 		sroce_ack_later(qp, packet);
 	spin_unlock_bh(&qp->rq.lock);
 	rx->run_sq = true;
@@ -463,7 +488,7 @@ static void rx_request(struct rx_burst *rx, struct sroce_rx *packet)
 	struct sroce_qp *qp = rx->qp;
 
 	side_requests(rx);
-	if (!rx_admit(rx, &qp->rq.path, &packet->pkt))
+	if (!rx_admit(rx, rx->admits, &packet->pkt))
 		return;
 	sroce_recv_packet(qp, packet);
 	/* an error at the responder flushes the send queue as well */
@@ -637,7 +662,7 @@ static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 		.sdev = rx_dev(snet, skb),
 		.id_step = 1,
 		.qpn = ~0U,
-		.pos = { .skb = skb, .frag = -1, .off = off },
+		.pos = { .skb = skb, .frag = -1 },
 	};
 	const struct udphdr *udp = (const void *)(skb->data + off - WIRE_UDP_LEN);
 	struct sk_buff *part;
@@ -665,6 +690,8 @@ static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 		return;
 	}
 
+	rx_piece(&rx.pos);
+	sroce_rx_copy(&rx.pos, NULL, off);
 	sroce_count(rx.sdev, RX_BURSTS);
 	trace_sroce_receive(left, DIV_ROUND_UP(left, seg));
 	for (; left; left -= min(left, seg))

@@ -714,7 +714,7 @@ static void enter_err(struct sroce_qp *qp)
 	struct sroce_rq *rq = &qp->rq;
 
 	rq->respond = false;
-	rq->num_todo = 0;
+	rq->num_owed = 0;
 	rq->num_res = 0;
 	sroce_recv_flush(qp);
 }
@@ -754,7 +754,7 @@ static struct sroce_res *set_resources(struct sroce_qp *qp, struct sroce_res *re
 	swap(rq->res, res);
 	rq->max_res = num;
 	rq->num_res = 0;
-	rq->num_todo = 0;
+	rq->num_owed = 0;
 	return res;
 }
 

@@ -115,6 +115,12 @@ static struct sroce_mr *run_mr_remote(struct sroce_qp *qp, u32 rkey, u64 va, u32
 {
 	struct sroce_rq *rq = &qp->rq;
 
+	/* the next of a run of small ones: the same key, held, and good for this, too? */
+	if (rq->mr && rq->mr_remote && rq->mr_key == rkey &&
+	    sroce_mr_covers(rq->mr, va + rq->mr_delta, len, access)) {
+		*addr = va + rq->mr_delta;
+		return rq->mr;
+	}
 	run_mr_put(rq);
 	*addr = va;
 	rq->mr = sroce_mr_get_remote(qp, recv_pd(qp), rkey, addr, len, access);
@@ -309,7 +315,7 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	rq->respond = false;
 	rq->broken = false;
 	rq->num_res = 0;
-	rq->num_todo = 0;
+	rq->num_owed = 0;
 	sroce_late_purge(&rq->late, &rq->num_late);
 }
 
@@ -649,7 +655,7 @@ static bool resource_free(struct sroce_qp *qp)
 	if (!rq->max_res)
 		return false;
 	res = &rq->res[rq->num_res % rq->max_res];
-	return rq->num_res < rq->max_res || !res->todo || res->given;
+	return rq->num_res < rq->max_res || !res->owed || res->given;
 }
 
 /* A request that is answered with data is done, but for its answer. */
@@ -661,7 +667,7 @@ static void take_resource(struct sroce_qp *qp, const struct wire_pkt *pkt, u32 n
 	rq->msn = (rq->msn + 1) & WIRE_PSN_MASK;
 	sroce_resp_request(qp, &(struct sroce_res) {
 		.class = pkt->op->class,
-		.todo = true,
+		.owed = true,
 		.psn = pkt->psn,
 		.num_pkts = num_pkts,
 		.msn = rq->msn,
@@ -795,7 +801,8 @@ static void recv_execute(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	const struct recv_op *op = &recv_ops[rx->pkt.op->class];
 
-	sroce_qp_count_at(qp, op->counter, 1);
+	if (rx->pkt.op->flags & WIRE_START)
+		sroce_qp_count_at(qp, op->counter, 1);
 	/* neither within another message, nor more than can be remembered */
 	if (op->resource && (qp->rq.op != SROCE_RECV_IDLE || !resource_free(qp)))
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
@@ -1021,7 +1028,7 @@ void sroce_recv_end(struct sroce_qp *qp)
 	__releases(&qp->rq.lock)
 {
 	struct sroce_rq *rq = &qp->rq;
-	const bool owed = rq->respond || rq->num_todo;
+	const bool owed = rq->respond || rq->num_owed;
 
 	run_mr_put(rq);
 	sroce_qp_unlock(qp);

@@ -36,10 +36,10 @@ void sroce_resp_request(struct sroce_qp *qp, const struct sroce_res *res)
 	struct sroce_res *slot = &rq->res[rq->num_res % rq->max_res];
 
 	/* who takes the resource anew has had the answer, and waits for no other */
-	if (rq->num_res >= rq->max_res && slot->todo)
-		rq->num_todo--;
+	if (rq->num_res >= rq->max_res && slot->owed)
+		rq->num_owed--;
 	*slot = *res;
-	rq->num_todo++;
+	rq->num_owed++;
 	if (++rq->num_res == 2 * rq->max_res)
 		rq->num_res = rq->max_res;
 }
@@ -88,22 +88,22 @@ bool sroce_resp_again(struct sroce_qp *qp, const struct wire_pkt *pkt)
 	    (pkt->rkey != res->rkey || pkt->va != res->va + off ||
 	     pkt->dma_len != res->len - off))
 		return false;
-	if (!res->todo)
-		rq->num_todo++;
-	res->todo = true;
+	if (!res->owed)
+		rq->num_owed++;
+	res->owed = true;
 	res->start = k;
 	res->next = k;
 	return true;
 }
 
-static struct sroce_res *next_todo(struct sroce_rq *rq)
+static struct sroce_res *next_owed(struct sroce_rq *rq)
 {
 	u32 i;
 
-	if (!rq->num_todo)
+	if (!rq->num_owed)
 		return NULL;
 	for (i = oldest_res(rq); i != rq->num_res; i++)
-		if (rq->res[i % rq->max_res].todo)
+		if (rq->res[i % rq->max_res].owed)
 			return &rq->res[i % rq->max_res];
 	return NULL;
 }
@@ -132,44 +132,79 @@ enum resp_result {
 	RESP_ACCESS,		/* the key is good for this no more */
 };
 
-/* Read memory under a remote key into a packet. */
+/**
+ * struct resp_read - a READ's response on its way into a burst
+ * @pd: protection domain of its key
+ * @srq: XRC: held, where @pd is its
+ * @mr: the memory, held
+ * @addr: in terms of @mr's iova, of the request's first byte
+ */
+struct resp_read {
+	struct ib_pd *pd;
+	struct sroce_srq *srq;
+	struct sroce_mr *mr;
+	u64 addr;
+};
+
+static enum resp_result read_start(struct sroce_qp *qp, const struct sroce_res *res,
+				   struct resp_read *read)
+{
+	const u32 off = res->next * qp->mtu;
+
+	*read = (struct resp_read) { .pd = qp->ibqp.pd };
+	if (qp->transport == WIRE_XRC) {
+		read->srq = sroce_srq_get(qp_dev(qp), res->srqn);
+		if (!read->srq)
+			return RESP_ACCESS;
+		read->pd = read->srq->ibsrq.pd;
+	}
+	/* nothing is read, and no key is looked at */
+	if (!res->len)
+		return RESP_GIVEN;
+	read->addr = res->va + off;
+	read->mr = sroce_mr_get_remote(qp, read->pd, res->rkey, &read->addr, res->len - off,
+				       IB_ACCESS_REMOTE_READ);
+	read->addr -= off;
+	return read->mr ? RESP_GIVEN : RESP_ACCESS;
+}
+
+static void read_end(struct resp_read *read)
+{
+	if (read->mr)
+		sroce_mr_put(read->mr);
+	if (read->srq)
+		sroce_srq_put(read->srq);
+}
+
+/* Memory into a packet. */
 static enum resp_result read_memory(struct sroce_qp *qp, const struct sroce_res *res,
-				    struct ib_pd *pd, struct sroce_srq *srq, u32 off,
-				    u8 *to, u32 len)
+				    const struct resp_read *read, u32 off, u8 *to, u32 len)
 {
 	struct sroce_fault *fault = &qp->rq.resp_fault;
-	enum resp_result result = RESP_GIVEN;
-	u64 addr = res->va + off;
-	struct sroce_mr *mr;
+	u64 addr = read->addr + off;
 
-	mr = sroce_mr_get_remote(qp, pd, res->rkey, &addr, len, IB_ACCESS_REMOTE_READ);
-	if (!mr)
-		return RESP_ACCESS;
 	while (len) {
 		u32 n = len;
-		void *from = sroce_mr_span(mr, addr, &n, false);
+		void *from = sroce_mr_span(read->mr, addr, &n, false);
 
 		if (!from) {
-			result = fault->err ? RESP_ACCESS : RESP_FAULT;
-			break;
+			if (fault->err)
+				return RESP_ACCESS;
+			sroce_fault_start(fault, read->pd, read->srq, read->mr->key, addr,
+					  min_t(u32, res->len - off, RESP_FAULT_LEN), false);
+			return RESP_FAULT;
 		}
 		memcpy(to, from, n);
 		to += n;
 		addr += n;
 		len -= n;
 	}
-	if (result == RESP_FAULT)
-		sroce_fault_start(fault, pd, srq, mr->key, addr,
-				  min_t(u32, res->len - off, RESP_FAULT_LEN), false);
-	else if (result == RESP_GIVEN)
-		fault->err = 0;
-	sroce_mr_put(mr);
-	return result;
+	fault->err = 0;
+	return RESP_GIVEN;
 }
 
 static enum resp_result read_packet(struct sroce_qp *qp, const struct sroce_res *res,
-				    struct ib_pd *pd, struct sroce_srq *srq, u32 k,
-				    struct sroce_burst *b)
+				    const struct resp_read *read, u32 k, struct sroce_burst *b)
 {
 	const u8 operation = read_operation(res, k);
 	const u32 hdr = wire_opcodes[qp->transport | operation].hdr_len;
@@ -187,15 +222,11 @@ static enum resp_result read_packet(struct sroce_qp *qp, const struct sroce_res 
 		return RESP_FULL;
 	put_response(qp, p, operation, pad, wire_psn_add(res->psn, k),
 		     WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID, res->msn);
-	if (payload) {
-		result = read_memory(qp, res, pd, srq, off, p + hdr, payload);
-		if (result != RESP_GIVEN)
-			return result;
-	}
+	result = read_memory(qp, res, read, off, p + hdr, payload);
+	if (result != RESP_GIVEN)
+		return result;
 	memset(p + hdr + payload, 0, pad);
 	sroce_burst_commit(b);
-	sroce_qp_count(qp, TX_PKTS);
-	sroce_qp_count_add(qp, TX_BYTES, payload);
 	return RESP_GIVEN;
 }
 
@@ -203,23 +234,22 @@ static enum resp_result read_packet(struct sroce_qp *qp, const struct sroce_res 
 static enum resp_result write_read(struct sroce_qp *qp, struct sroce_res *res,
 				   struct sroce_burst *b)
 {
-	enum resp_result result = RESP_GIVEN;
-	struct ib_pd *pd = qp->ibqp.pd;
-	struct sroce_srq *srq = NULL;
+	const u32 first = res->next;
+	enum resp_result result;
+	struct resp_read read;
+	u32 bytes;
 
-	if (qp->transport == WIRE_XRC) {
-		srq = sroce_srq_get(qp_dev(qp), res->srqn);
-		if (!srq)
-			return RESP_ACCESS;
-		pd = srq->ibsrq.pd;
-	}
+	result = read_start(qp, res, &read);
 	while (result == RESP_GIVEN && res->next != res->num_pkts) {
-		result = read_packet(qp, res, pd, srq, res->next, b);
+		result = read_packet(qp, res, &read, res->next, b);
 		if (result == RESP_GIVEN)
 			res->next++;
 	}
-	if (srq)
-		sroce_srq_put(srq);
+	read_end(&read);
+
+	bytes = min(res->next * qp->mtu, res->len) - first * qp->mtu;
+	sroce_qp_count_add(qp, TX_PKTS, res->next - first);
+	sroce_qp_count_add(qp, TX_BYTES, bytes);
 	return result;
 }
 
@@ -261,7 +291,7 @@ static void resp_refuse(struct sroce_qp *qp, u32 psn)
 	struct sroce_rq *rq = &qp->rq;
 
 	sroce_qp_count(qp, SENT_ERR_NAK);
-	rq->num_todo = 0;
+	rq->num_owed = 0;
 	rq->num_res = 0;
 	rq->epsn = psn;
 	rq->syndrome = WIRE_AETH_NAK | WIRE_NAK_REM_ACCESS;
@@ -278,7 +308,7 @@ static void res_done(struct sroce_qp *qp, const struct sroce_res *before,
 		     const struct sroce_res *done, enum resp_result result)
 {
 	struct sroce_rq *rq = &qp->rq;
-	struct sroce_res *res = next_todo(rq);
+	struct sroce_res *res = next_owed(rq);
 
 	if (!res || res->psn != done->psn || res->start != before->start ||
 	    res->next != before->next)
@@ -287,9 +317,9 @@ static void res_done(struct sroce_qp *qp, const struct sroce_res *before,
 	if (result == RESP_ACCESS) {
 		resp_refuse(qp, wire_psn_add(res->psn, res->next));
 	} else if (res->next == res->num_pkts) {
-		res->todo = false;
+		res->owed = false;
 		res->given = true;
-		rq->num_todo--;
+		rq->num_owed--;
 	}
 }
 
@@ -356,17 +386,17 @@ static bool give_ack(struct sroce_qp *qp, u8 syndrome, u32 psn, u32 msn, struct 
 static bool resp_step(struct sroce_qp *qp)
 {
 	struct sroce_rq *rq = &qp->rq;
-	struct sroce_res *todo, res;
-	u32 psn, msn = rq->msn;
+	struct sroce_res *owed, res;
+	u32 psn, msn;
 	struct sroce_burst b;
 	bool respond;
 	u8 syndrome;
 
 	spin_lock_bh(&rq->lock);
-	todo = next_todo(rq);
-	if (todo)
-		res = *todo;
-	respond = !todo && rq->respond;
+	owed = next_owed(rq);
+	if (owed)
+		res = *owed;
+	respond = !owed && rq->respond;
 	if (respond)
 		rq->respond = false;
 	syndrome = rq->syndrome;
@@ -374,9 +404,9 @@ static bool resp_step(struct sroce_qp *qp)
 	msn = rq->msn;
 	spin_unlock_bh(&rq->lock);
 
-	if (!todo && !respond)
+	if (!owed && !respond)
 		return false;
-	if (todo && (READ_ONCE(rq->resp_fault.active) || resp_blocked(qp)))
+	if (owed && (READ_ONCE(rq->resp_fault.active) || resp_blocked(qp)))
 		return false;
 	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(&b, qp->num, &rq->path)) {
 		sroce_qp_count(qp, TX_NO_ROUTE);
@@ -385,7 +415,7 @@ static bool resp_step(struct sroce_qp *qp)
 		/* what could not be read out is asked for again */
 		return false;
 	}
-	return todo ? give_res(qp, &res, &b) : give_ack(qp, syndrome, psn, msn, &b);
+	return owed ? give_res(qp, &res, &b) : give_ack(qp, syndrome, psn, msn, &b);
 }
 
 /**

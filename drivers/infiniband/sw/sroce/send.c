@@ -110,6 +110,8 @@ struct send_turn {
 	struct sroce_av *av;		/* UD: the address handle in use, held */
 	bool started;			/* @burst has a path; with @av, locked */
 	u32 start;			/* PSN of the first packet in @burst */
+	u32 pkts;			/* written, and not counted yet */
+	u32 bytes;			/* their payload */
 	u32 budget;
 	bool idle;			/* the ring has been found empty */
 };
@@ -735,6 +737,57 @@ static void send_sent(struct send_turn *turn, u32 psns, bool ask, bool last)
 	}
 }
 
+/* May one more packet be under way? */
+static bool flight_open(const struct sroce_qp *qp)
+{
+	return !reliable(qp) || qp->sq.flight < SROCE_SEND_WINDOW / qp->mtu;
+}
+
+/* An acknowledgement is asked for several times a window. */
+static bool ask_now(const struct sroce_qp *qp)
+{
+	return qp->sq.unasked >= SROCE_SEND_WINDOW / ASK_FRACTION / qp->mtu;
+}
+
+/*
+ * The middle of a message, as far as it fits the burst: packets that differ in
+ * their payload and PSN alone. What stops them is for send_packet() to see to.
+ */
+static enum send_result send_middles(struct send_turn *turn)
+{
+	struct sroce_qp *qp = turn->qp;
+	struct sroce_sq *sq = &qp->sq;
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+	const bool inlined = sq_copy(sq, sq->nxt)->flags & SROCE_WQE_INLINE;
+	const u8 opcode = qp->transport | swqe_op(sq, sq->nxt)->middle;
+	const u32 len = wire_opcodes[opcode].hdr_len + qp->mtu + WIRE_ICRC_LEN;
+	u32 k = wire_psn_diff(sq->psn_nxt, swqe->first_psn);
+
+	if (inlined || qp->transport == WIRE_XRC)
+		return SENT;
+	while (turn->budget && ++k < swqe->num_pkts && sroce_burst_fits(&turn->burst, len) &&
+	       flight_open(qp)) {
+		const bool ask = ask_now(qp);
+		enum send_result res;
+		u8 *p;
+
+		p = sroce_burst_reserve(&turn->burst, len);
+		if (!p)
+			return SENT;
+		wire_bth_put(p, opcode, false, 0, SROCE_PKEY, qp->dqpn, ask && reliable(qp),
+			     sq->psn_nxt);
+		res = copy_sges(qp, p + WIRE_BTH_LEN, qp->mtu);
+		if (res != SENT)
+			return res;
+		sroce_burst_commit(&turn->burst);
+		turn->budget--;
+		turn->pkts++;
+		turn->bytes += qp->mtu;
+		send_sent(turn, 1, ask, false);
+	}
+	return SENT;
+}
+
 static enum send_result send_packet(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;
@@ -752,7 +805,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	u32 payload = row->flags & WIRE_PAYLOAD ? min(swqe->length - off, qp->mtu) : 0;
 	u32 pad = -payload & 3;
 	u32 len = row->hdr_len + payload + pad + WIRE_ICRC_LEN;
-	bool ask = last || sq->unasked >= SROCE_SEND_WINDOW / ASK_FRACTION / qp->mtu;
+	bool ask = last || ask_now(qp);
 	enum send_result res;
 	u8 *p;
 
@@ -790,10 +843,10 @@ static enum send_result send_packet(struct send_turn *turn)
 	memset(p + payload, 0, pad);
 	sroce_burst_commit(&turn->burst);
 
-	sroce_qp_count(qp, TX_PKTS);
-	sroce_qp_count_add(qp, TX_BYTES, payload);
+	turn->pkts++;
+	turn->bytes += payload;
 	send_sent(turn, psns, ask, last);
-	return SENT;
+	return stream && !last ? send_middles(turn) : SENT;
 }
 
 /* Bind a window or invalidate a key. Nothing of it is sent, and so nothing is again. */
@@ -935,7 +988,7 @@ static bool window_open(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 	u32 limit = SROCE_SEND_WINDOW / qp->mtu;
 
-	if (reliable(qp) && sq->flight >= limit)
+	if (!flight_open(qp))
 		return false;
 	if (atomic_read(&qp->num->tx_skbs) < limit)
 		return true;
@@ -964,6 +1017,10 @@ static void send_packets(struct send_turn *turn)
 	}
 	if (res != SEND_BACK)
 		res = send_flush(turn);
+	if (turn->pkts) {
+		sroce_qp_count_add(qp, TX_PKTS, turn->pkts);
+		sroce_qp_count_add(qp, TX_BYTES, turn->bytes);
+	}
 	if (turn->av)
 		sroce_av_put(turn->av);
 	turn->av = NULL;

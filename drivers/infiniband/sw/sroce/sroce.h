@@ -489,14 +489,16 @@ struct sroce_swqe {
  * struct sroce_rx_pos - a place in a received skb
  * @skb: the skb, or the one of its fragment list
  * @frag: page fragment; -1 for the linear part
- * @off: bytes into it
  * @listed: @skb is one of a fragment list
+ * @data: the bytes there
+ * @left: how many follow each other; then comes the next piece
  */
 struct sroce_rx_pos {
 	const struct sk_buff *skb;
 	int frag;
-	u32 off;
 	bool listed;
+	const u8 *data;
+	u32 left;
 };
 
 /**
@@ -699,7 +701,7 @@ enum sroce_recv_op {
  * struct sroce_res - a request whose response carries data, and may have to be
  * given again: a responder resource (IBTA Vol.1 9.7.4.1.4 and 9.7.5.1.2)
  * @class: enum wire_class of the request
- * @todo: a response is owed
+ * @owed: a response is
  * @given: the whole response has been given before
  * @psn: of its first packet
  * @num_pkts: of the whole response
@@ -714,7 +716,7 @@ enum sroce_recv_op {
  */
 struct sroce_res {
 	u8 class;
-	bool todo;
+	bool owed;
 	bool given;
 	u32 psn;
 	u32 num_pkts;
@@ -777,7 +779,7 @@ enum sroce_resp_flag {
  * @max_res: of so many
  * @num_res: resources taken, up to a multiple of @max_res: the next is this
  *	modulo @max_res
- * @num_todo: responses owed
+ * @num_owed: responses owed
  * @resp_fault: of memory that a READ's response comes from
  * @post_lock: kernel consumers: one producer at a time; any context
  */
@@ -822,7 +824,7 @@ struct sroce_rq {
 	struct sroce_res *res;
 	u32 max_res;
 	u32 num_res;
-	u32 num_todo;
+	u32 num_owed;
 	struct sroce_fault resp_fault;
 	spinlock_t post_lock;
 };
@@ -1360,7 +1362,25 @@ int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u3
 void sroce_path_release(struct sroce_path *path);
 struct dst_entry *sroce_path_dst(struct sroce_path *path);
 int sroce_net_send(struct sk_buff *skb, struct net *net, bool ipv6);
-void sroce_rx_copy(struct sroce_rx_pos *pos, void *to, u32 len);
+void sroce_rx_copy_pieces(struct sroce_rx_pos *pos, void *to, u32 len);
+
+/**
+ * sroce_rx_copy - read bytes of a received skb
+ * @pos: from where; moved on
+ * @to: where to put them; NULL to skip them
+ * @len: how many; the skb has them
+ */
+static inline void sroce_rx_copy(struct sroce_rx_pos *pos, void *to, u32 len)
+{
+	if (len > pos->left) {
+		sroce_rx_copy_pieces(pos, to, len);
+		return;
+	}
+	if (to)
+		memcpy(to, pos->data, len);
+	pos->data += len;
+	pos->left -= len;
+}
 
 /* recv.c */
 void sroce_recv_packet(struct sroce_qp *qp, struct sroce_rx *rx);

@@ -10,18 +10,16 @@
  */
 #include "icrc.h"
 
-static __u8 *put_ones(__u8 *p, int n)
+static __u8 *put_ones(__u8 *p, __kernel_size_t n)
 {
-	while (n--)
-		*p++ = 0xff;
-	return p;
+	__builtin_memset(p, 0xff, n);
+	return p + n;
 }
 
-static __u8 *put_bytes(__u8 *p, const __u8 *from, int n)
+static __u8 *put_bytes(__u8 *p, const __u8 *from, __kernel_size_t n)
 {
-	while (n--)
-		*p++ = *from++;
-	return p;
+	__builtin_memcpy(p, from, n);
+	return p + n;
 }
 
 static __u8 *put_udp_bth(__u8 *p, const __u8 *udp, __u16 udp_len, const __u8 *bth)

@@ -107,6 +107,7 @@ enum wire_verdict wire_parse(const __u8 *hdr, __u32 len, struct wire_pkt *pkt)
 	pkt->qpn = wire_get24(hdr + WIRE_BTH_DQPN);
 	pkt->ackreq = hdr[WIRE_BTH_ACKREQ] >> 7;
 	pkt->psn = wire_get24(hdr + WIRE_BTH_PSN);
-	parse_extensions(hdr + WIRE_BTH_LEN, op->flags, pkt);
+	if (op->hdr_len > WIRE_BTH_LEN)
+		parse_extensions(hdr + WIRE_BTH_LEN, op->flags, pkt);
 	return WIRE_OK;
 }
