@@ -13,7 +13,17 @@
  * So after a few such doorbells in a row, the requester, having found the ring
  * empty, says that it will look again soon. What was taken for a stream and is
  * none costs that time, once, and is not taken for one again for a while.
+ *
+ * A lone request may be for a program that polls, and that waits for this very
+ * CPU: with both ends on one, the answer would come a scheduler's tick later.
+ * So who rings hands the CPU over to whom its packets went.
  */
+#include <linux/pid.h>
+#include <linux/pid_namespace.h>
+#include <linux/sched.h>
+#include <linux/sched/stat.h>
+#include <linux/sched/task.h>
+
 #include "sroce.h"
 #include "trace.h"
 
@@ -32,8 +42,58 @@
 #define LINGER_MIN_NS	(10ULL * NSEC_PER_USEC)
 #define LINGER_MAX_NS	(100ULL * NSEC_PER_USEC)
 
-/* Requests of a stream that share a doorbell; fewer, if they fill the window */
+/* Slices that may be given up to have another program run */
+#define YIELD_TRIES	32
+
+/* What may share a doorbell: so many requests, and bytes of them */
 #define LINGER_MAX	64
+#define LINGER_BYTES	(1U << 20)
+
+/* Whose queue pair has been sent something on this CPU; 0 for nobody's */
+static DEFINE_PER_CPU(pid_t, sroce_reader);
+
+/**
+ * sroce_doorbell_heard - a program has been sent something
+ * @qp: its queue pair
+ *
+ * Softirq. For who rings on this CPU, if somebody does.
+ */
+void sroce_doorbell_heard(struct sroce_qp *qp)
+{
+	if (qp->ibuc && qp->ibqp.res.task)
+		this_cpu_write(sroce_reader, task_pid_nr(qp->ibqp.res.task));
+}
+
+static unsigned long switches(const struct task_struct *task)
+{
+	return task->nvcsw + task->nivcsw;
+}
+
+/*
+ * Let @pid run, if it waits for this CPU; it is a number and no more, as it may
+ * have gone, and as another's it does no harm.
+ */
+static void hand_over(pid_t pid)
+{
+	const unsigned long before = switches(current);
+	struct task_struct *task;
+	int tries;
+
+	if (!pid || pid == task_pid_nr(current) || single_task_running())
+		return;
+	rcu_read_lock();
+	task = pid_task(find_pid_ns(pid, &init_pid_ns), PIDTYPE_PID);
+	if (task)
+		get_task_struct(task);
+	rcu_read_unlock();
+	if (!task)
+		return;
+	/* a yield gives up a slice, and whoever has had fewer of late goes on */
+	for (tries = 0; tries < YIELD_TRIES && switches(current) == before; tries++)
+		if (yield_to(task, false) <= 0)
+			break;
+	put_task_struct(task);
+}
 
 static void linger_start(struct sroce_sq *sq)
 {
@@ -74,6 +134,7 @@ void sroce_doorbell_ring(struct sroce_qp *qp)
 	trace_sroce_doorbell(qp);
 	set_bit(SROCE_SQ_RANG, &sq->flags);
 	set_bit(SROCE_SQ_RINGING, &sq->flags);
+	this_cpu_write(sroce_reader, 0);
 	sroce_qp_kick(qp);
 
 	/* time counts from here, after all that the stack has done in this call */
@@ -83,6 +144,8 @@ void sroce_doorbell_ring(struct sroce_qp *qp)
 	smp_mb__after_atomic();
 	if (READ_ONCE(sq->lingers))
 		linger_start(sq);
+	else if (READ_ONCE(sq->streak) < STREAM_MIN)
+		hand_over(this_cpu_read(sroce_reader));
 }
 
 /* Has the program taken the last of its completions since it last rang? */
@@ -152,7 +215,7 @@ static u32 linger_blocks(const struct sroce_qp *qp)
 
 	if (sq->streak < STREAM_MIN || READ_ONCE(qp->state) != IB_QPS_RTS)
 		return 1;
-	requests = min_t(u32, SROCE_SEND_WINDOW / max(last->length, 1U), LINGER_MAX);
+	requests = min_t(u32, LINGER_BYTES / max(last->length, 1U), LINGER_MAX);
 	return min(requests * last->num_blocks, (sq->q.mask + 1) / 2);
 }
 

@@ -1031,6 +1031,7 @@ void sroce_recv_end(struct sroce_qp *qp)
 	const bool owed = rq->respond || rq->num_owed;
 
 	run_mr_put(rq);
+	sroce_doorbell_heard(qp);
 	sroce_qp_unlock(qp);
 	if (owed)
 		sroce_resp_run(qp);

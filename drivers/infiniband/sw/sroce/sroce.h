@@ -1320,6 +1320,7 @@ void sroce_qp_fatal_all(struct sroce_dev *sdev);
 
 /* doorbell.c */
 void sroce_doorbell_ring(struct sroce_qp *qp);
+void sroce_doorbell_heard(struct sroce_qp *qp);
 enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer);
 void sroce_doorbell_judge(struct sroce_qp *qp);
 void sroce_doorbell_awake(struct sroce_qp *qp);
