@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <getopt.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -379,9 +380,38 @@ static const struct pair_opts pair_opts_default = {
 	.sq = 64, .rq = 64, .sge = 4, .inl = 64, .buf = 1 << 18,
 };
 
+static struct ibv_qp *pair_qp(const struct pair *p, int side, const struct pair_opts *o)
+{
+	struct ibv_srq *srq = side ? o->srq : NULL;
+	struct ibv_qp_init_attr_ex ia = {
+		.send_cq = p->scq[side],
+		.recv_cq = p->rcq[side],
+		.srq = srq,
+		.cap = {
+			.max_send_wr = o->sq,
+			.max_recv_wr = srq ? 0 : o->rq,
+			.max_send_sge = o->sge,
+			.max_recv_sge = srq ? 0 : o->sge,
+			.max_inline_data = o->inl,
+		},
+		.qp_type = o->type ? o->type : IBV_QPT_RC,
+		.sq_sig_all = o->sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     (o->send_ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+		.pd = p->e[side]->pd,
+		.send_ops_flags = o->send_ops,
+	};
+	struct ibv_qp *qp;
+
+	qp = o->send_ops ? ibv_create_qp_ex(p->e[side]->ctx, &ia) :
+	     ibv_create_qp(p->e[side]->pd, (struct ibv_qp_init_attr *)&ia);
+	if (!qp)
+		die("create_qp");
+	return qp;
+}
+
 void pair_create(struct pair *p, struct end *a, struct end *b, const struct pair_opts *o)
 {
-	struct ibv_qp_init_attr_ex ia;
 	int i;
 
 	if (!o)
@@ -391,32 +421,13 @@ void pair_create(struct pair *p, struct end *a, struct end *b, const struct pair
 	p->e[0] = a;
 	p->e[1] = b;
 	p->conn.mtu = min(a->port.active_mtu, b->port.active_mtu);
+	p->lent_scq = o->scq;
+	p->lent_rcq = o->rcq;
+	p->srq = o->srq;
 	for (i = 0; i < 2; i++) {
-		p->scq[i] = ibv_create_cq(p->e[i]->ctx, o->sq * 4, NULL, NULL, 0);
-		p->rcq[i] = ibv_create_cq(p->e[i]->ctx, o->rq * 4, NULL, NULL, 0);
-		if (!p->scq[i] || !p->rcq[i])
-			die("create_cq");
-		ia = (struct ibv_qp_init_attr_ex) {
-			.send_cq = p->scq[i],
-			.recv_cq = p->rcq[i],
-			.cap = {
-				.max_send_wr = o->sq,
-				.max_recv_wr = o->rq,
-				.max_send_sge = o->sge,
-				.max_recv_sge = o->sge,
-				.max_inline_data = o->inl,
-			},
-			.qp_type = o->type ? o->type : IBV_QPT_RC,
-			.sq_sig_all = o->sig_all,
-			.comp_mask = IBV_QP_INIT_ATTR_PD |
-				     (o->send_ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
-			.pd = p->e[i]->pd,
-			.send_ops_flags = o->send_ops,
-		};
-		p->qp[i] = o->send_ops ? ibv_create_qp_ex(p->e[i]->ctx, &ia) :
-			   ibv_create_qp(p->e[i]->pd, (struct ibv_qp_init_attr *)&ia);
-		if (!p->qp[i])
-			die("create_qp");
+		p->scq[i] = !i && o->scq ? o->scq : cq_make(p->e[i], o->sq * 4);
+		p->rcq[i] = i && o->rcq ? o->rcq : cq_make(p->e[i], o->rq * 4);
+		p->qp[i] = pair_qp(p, i, o);
 		if (posix_memalign((void **)&p->buf[i], 4096, o->buf))
 			die("no memory");
 		memset(p->buf[i], CANARY, o->buf);
@@ -466,10 +477,10 @@ void pair_destroy(struct pair *p)
 			errno = ibv_destroy_qp(p->qp[i]);
 		if (p->qp[i] && errno)
 			die("destroy_qp");
-		errno = ibv_destroy_cq(p->scq[i]);
+		errno = !i && p->lent_scq ? 0 : ibv_destroy_cq(p->scq[i]);
 		if (errno)
 			die("destroy_cq");
-		errno = ibv_destroy_cq(p->rcq[i]);
+		errno = i && p->lent_rcq ? 0 : ibv_destroy_cq(p->rcq[i]);
 		if (errno)
 			die("destroy_cq");
 		errno = p->mr[i] ? ibv_dereg_mr(p->mr[i]) : 0;
@@ -510,7 +521,8 @@ int pair_recv(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len
 		.num_sge = 1,
 	}, *bad;
 
-	return ibv_post_recv(p->qp[side], &wr, &bad);
+	return side && p->srq ? ibv_post_srq_recv(p->srq, &wr, &bad) :
+	       ibv_post_recv(p->qp[side], &wr, &bad);
 }
 
 int wr_post(struct ibv_qp *qp, const struct ibv_send_wr *wr)
@@ -583,13 +595,18 @@ int wr_post_ex(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 	return ibv_wr_complete(x);
 }
 
-struct ibv_cq *cq_make(const struct end *e, int entries)
+struct ibv_cq *cq_make_on(const struct end *e, int entries, struct ibv_comp_channel *ch)
 {
-	struct ibv_cq *cq = ibv_create_cq(e->ctx, entries, NULL, NULL, 0);
+	struct ibv_cq *cq = ibv_create_cq(e->ctx, entries, NULL, ch, 0);
 
 	if (!cq)
 		die("%s: create_cq of %d", e->name, entries);
 	return cq;
+}
+
+struct ibv_cq *cq_make(const struct end *e, int entries)
+{
+	return cq_make_on(e, entries, NULL);
 }
 
 struct ibv_mr *mr_make(const struct end *e, size_t len, int access)
@@ -616,17 +633,68 @@ void mr_drop(struct ibv_mr *mr)
 	free(p);
 }
 
-bool event_wait(const struct end *e, struct ibv_async_event *ev, double seconds)
+#define MAX_MAPS	1024
+
+static size_t uverbs_maps(uintptr_t *at, size_t max)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[512];
+	size_t n = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (strstr(line, "uverbs") && n < max)
+			at[n++] = strtoull(line, NULL, 16);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static uintptr_t maps_before[MAX_MAPS];
+static size_t num_before;
+
+void ring_before(void)
+{
+	num_before = uverbs_maps(maps_before, MAX_MAPS);
+}
+
+struct sroce_ring *ring_after(void)
+{
+	uintptr_t maps[MAX_MAPS], found = 0;
+	size_t n = uverbs_maps(maps, MAX_MAPS), i, j;
+
+	for (i = 0; i < n; i++) {
+		for (j = 0; j < num_before && maps_before[j] != maps[i]; j++)
+			;
+		if (j < num_before)
+			continue;
+		if (found)
+			die("more than one new mapping");
+		found = maps[i];
+	}
+	if (!found)
+		die("no new mapping");
+	return (struct sroce_ring *)found;
+}
+
+bool event_next(const struct end *e, struct ibv_async_event *ev, double seconds)
 {
 	struct pollfd pfd = { .fd = e->ctx->async_fd, .events = POLLIN };
+
+	if (poll(&pfd, 1, seconds * 1000) != 1)
+		return false;
+	if (ibv_get_async_event(e->ctx, ev))
+		die("%s: get_async_event", e->name);
+	ibv_ack_async_event(ev);
+	return true;
+}
+
+bool event_wait(const struct end *e, struct ibv_async_event *ev, double seconds)
+{
 	double end = now() + seconds;
 
 	do {
-		if (poll(&pfd, 1, seconds * 1000) != 1)
+		if (!event_next(e, ev, seconds))
 			return false;
-		if (ibv_get_async_event(e->ctx, ev))
-			die("%s: get_async_event", e->name);
-		ibv_ack_async_event(ev);
 		switch (ev->event_type) {
 		case IBV_EVENT_COMM_EST:
 		case IBV_EVENT_PORT_ACTIVE:
@@ -733,26 +801,42 @@ bool event_is(const struct end *e, enum ibv_event_type type, const void *element
 	return good;
 }
 
+const char *cmd_down, *cmd_up;
+
+void command(const char *cmd)
+{
+	if (system(cmd))
+		die("%s", cmd);
+}
+
 int run_tests(int argc, char **argv, const struct test *tests, size_t n, struct end *a,
 	      struct end *b)
 {
+	static const struct option longs[] = {
+		{ "down", 1, NULL, 1 },
+		{ "up", 1, NULL, 2 },
+		{}
+	};
 	const char *dev[2] = {}, *gid[2] = {};
 	bool any;
 	size_t i;
 	int c, k;
 
-	while ((c = getopt(argc, argv, "d:D:g:G:")) != -1) {
+	while ((c = getopt_long(argc, argv, "d:D:g:G:", longs, NULL)) != -1) {
 		switch (c) {
 		case 'd': dev[0] = optarg; break;
 		case 'D': dev[1] = optarg; break;
 		case 'g': gid[0] = optarg; break;
 		case 'G': gid[1] = optarg; break;
+		case 1: cmd_down = optarg; break;
+		case 2: cmd_up = optarg; break;
 		default: dev[0] = NULL; optind = argc; break;
 		}
 	}
 	if (!dev[0]) {
-		fprintf(stderr, "usage: %s -d DEV [-D DEV2] [-g GID] [-G GID2] [TEST...]\ntests:",
-			argv[0]);
+		fprintf(stderr, "usage: %s -d DEV [-D DEV2] [-g GID] [-G GID2]\n"
+				"       [--down COMMAND --up COMMAND] [TEST...]\n"
+				"tests:", argv[0]);
 		for (i = 0; i < n; i++)
 			fprintf(stderr, " %s", tests[i].name);
 		fprintf(stderr, "\n");
@@ -768,7 +852,10 @@ int run_tests(int argc, char **argv, const struct test *tests, size_t n, struct 
 			continue;
 		printf("# %s\n", tests[i].name);
 		fflush(stdout);
-		tests[i].fn();
+		if (tests[i].with)
+			tests[i].with(tests[i].fn);
+		else
+			tests[i].fn();
 	}
 	end_close(a);
 	end_close(b);

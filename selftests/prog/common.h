@@ -127,6 +127,9 @@ struct pair {
 	uint8_t *buf[2];
 	uint32_t psn[2];
 	struct conn conn;
+	/* what the test brought along, and destroys itself */
+	struct ibv_srq *srq;
+	bool lent_scq, lent_rcq;
 };
 
 struct pair_opts {
@@ -136,6 +139,9 @@ struct pair_opts {
 	enum ibv_qp_type type;	/* 0: RC */
 	int access;		/* of the buffers' regions, beside local write */
 	uint64_t send_ops;	/* IBV_QP_EX_WITH_*: to be posted to by ibv_wr_*() */
+	struct ibv_cq *scq;	/* side 0's, if not one of its own */
+	struct ibv_cq *rcq;	/* side 1's */
+	struct ibv_srq *srq;	/* side 1's; pair_recv() posts to it */
 };
 
 void pair_create(struct pair *p, struct end *a, struct end *b, const struct pair_opts *o);
@@ -155,13 +161,20 @@ int wr_post_ex(struct ibv_qp *qp, const struct ibv_send_wr *wr);
 	&(struct ibv_sge) { .addr = (uintptr_t)(at), .length = (len), .lkey = (key) }
 
 struct ibv_cq *cq_make(const struct end *e, int entries);
+struct ibv_cq *cq_make_on(const struct end *e, int entries, struct ibv_comp_channel *ch);
+/* The one ring that is mapped between the two: for a test that scribbles on it */
+struct sroce_ring;
+void ring_before(void);
+struct sroce_ring *ring_after(void);
 /* zeroed and aligned to pages; and its region */
 struct ibv_mr *mr_make(const struct end *e, size_t len, int access);
 void mr_drop(struct ibv_mr *mr);	/* with its memory */
 
 /* Poll until there is a completion or the time is up: whether there is one. */
 bool cq_wait(struct ibv_cq *cq, struct ibv_wc *wc, double seconds);
-/* The next asynchronous event, acknowledged; those that say nothing are left out */
+/* The next asynchronous event, acknowledged */
+bool event_next(const struct end *e, struct ibv_async_event *ev, double seconds);
+/* The next one but those that say nothing */
 bool event_wait(const struct end *e, struct ibv_async_event *ev, double seconds);
 /* The next one is @type; a TAP result */
 bool event_is(const struct end *e, enum ibv_event_type type, const void *element, const char *fmt, ...)
@@ -170,14 +183,23 @@ bool wait_state(struct ibv_qp *qp, enum ibv_qp_state want);
 /* A TAP result: "@what is in STATE" */
 void is_state(struct ibv_qp *qp, enum ibv_qp_state want, const char *what);
 
+/* How side b's link goes down and up again: --down COMMAND --up COMMAND, or NULL */
+extern const char *cmd_down, *cmd_up;
+/* ends the program if the command fails */
+void command(const char *cmd);
+
 /*
- * What every program's main() does: options -d DEV [-D DEV2] [-g GID] [-G GID2],
- * then the tests named, or all.
+ * What every program's main() does: options -d DEV [-D DEV2] [-g GID] [-G GID2]
+ * [--down COMMAND --up COMMAND], then the tests named, or all.
  */
 struct test {
 	const char *name;
 	void (*fn)(void);
+	/* calls fn between making and dropping what it needs; NULL: nothing */
+	void (*with)(void (*fn)(void));
 };
+
+#define TEST(f, ...) { .name = #f, .fn = (f), ##__VA_ARGS__ }
 
 int run_tests(int argc, char **argv, const struct test *tests, size_t n, struct end *a,
 	      struct end *b);

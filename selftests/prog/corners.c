@@ -314,13 +314,13 @@ static void ud_nowhere(void)
 }
 
 static const struct test tests[] = {
-	{ "early", early },
-	{ "bind_behind", bind_behind },
-	{ "inv_behind", inv_behind },
-	{ "read_hole", read_hole },
-	{ "send_hole", send_hole },
-	{ "srq_domain", srq_domain },
-	{ "ud_nowhere", ud_nowhere },
+	TEST(early),
+	TEST(bind_behind),
+	TEST(inv_behind),
+	TEST(read_hole),
+	TEST(send_hole),
+	TEST(srq_domain),
+	TEST(ud_nowhere),
 };
 
 int main(int argc, char **argv)

@@ -6,7 +6,6 @@
  */
 #include <endian.h>
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +14,8 @@
 #include "common.h"
 
 static struct end ea, eb;
-static const char *cmd_down, *cmd_up;
 
 #define SIG IBV_SEND_SIGNALED
-
-static void set_conn(struct conn *c)
-{
-	*c = conn_default;
-}
 
 /* The pair still carries a message from side 0 to side 1, whole. */
 static void works(struct pair *p, const char *what)
@@ -51,11 +44,10 @@ static void works(struct pair *p, const char *what)
 
 static void rnr_late(void)
 {
-	struct conn c;
+	struct conn c = conn_default;
 	struct pair p;
 	int i;
 
-	set_conn(&c);
 	c.min_rnr_timer = 20;	/* 10 ms */
 	pair_up(&p, &ea, &eb, &c);
 	for (i = 0; i < 3; i++) {
@@ -80,12 +72,11 @@ static void rnr_exceeded(void)
 {
 	static const unsigned int tries[] = { 0, 1, 3 };
 	struct ibv_wc wc;
-	struct conn c;
+	struct conn c = conn_default;
 	struct pair p;
 	double t;
 	unsigned int i;
 
-	set_conn(&c);
 	c.min_rnr_timer = 24;	/* 40.96 ms */
 	for (i = 0; i < ARRAY_SIZE(tries); i++) {
 		c.rnr_retry = tries[i];
@@ -122,11 +113,10 @@ static void gone_check(struct pair *p, unsigned int retry, double timer, const c
 static void peer_gone(void)
 {
 	static const unsigned int tries[] = { 0, 1, 3 };
-	struct conn c;
+	struct conn c = conn_default;
 	struct pair p;
 	unsigned int i;
 
-	set_conn(&c);
 	c.timeout = 13;		/* 4.096 us * 2^13 = 33.5 ms */
 	for (i = 0; i < ARRAY_SIZE(tries); i++) {
 		c.retry_cnt = tries[i];
@@ -154,27 +144,24 @@ static void peer_gone(void)
 
 static void link_down(void)
 {
-	struct conn c;
+	struct conn c = conn_default;
 	struct pair p;
 
 	if (!cmd_down) {
 		skip("no --down COMMAND", "link down");
 		return;
 	}
-	set_conn(&c);
 	c.timeout = 14;		/* 67 ms */
 	c.retry_cnt = 2;
 	pair_up(&p, &ea, &eb, &c);
 	works(&p, "link up");
-	if (system(cmd_down))
-		die("%s", cmd_down);
+	command(cmd_down);
 	gone_check(&p, c.retry_cnt, 0.067, "link down");
 	is_state(p.qp[1], IBV_QPS_RTS, "the receiver");
 	pair_destroy(&p);
 
 	/* and it heals when the link comes back in time */
-	if (system(cmd_up))
-		die("%s", cmd_up);
+	command(cmd_up);
 	end_close(&ea);
 	end_close(&eb);
 	end_open(&ea, ea.name, NULL);
@@ -182,14 +169,12 @@ static void link_down(void)
 	c.timeout = 18;		/* 1.07 s */
 	c.retry_cnt = 7;
 	pair_up(&p, &ea, &eb, &c);
-	if (system(cmd_down))
-		die("%s", cmd_down);
+	command(cmd_down);
 	pattern_fill(p.buf[0], 5, 0, 9000);
 	if (pair_recv(&p, 1, 2, 0, 9000) || pair_send(&p, 0, 1, 0, 9000, SIG))
 		die("post");
 	ok(cq_quiet(p.scq[0], 0.3), "link down: nothing completes");
-	if (system(cmd_up))
-		die("%s", cmd_up);
+	command(cmd_up);
 	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "link up again: sent");
 	wc_is(p.rcq[1], 2, IBV_WC_SUCCESS, NULL, "and received");
 	ok(pattern_check(p.buf[1], 5, 0, 9000) < 0, "its bytes");
@@ -223,11 +208,10 @@ static void flushed(struct ibv_cq *cq, struct ibv_qp *qp, unsigned int from, uns
 
 static void flush_idle(void)
 {
-	struct conn c;
+	struct conn c = conn_default;
 	struct pair p;
 	unsigned int i;
 
-	set_conn(&c);
 	pair_up(&p, &ea, &eb, &c);
 	/* the receiver never posts, so that all stay outstanding */
 	for (i = 0; i < 40; i++)
@@ -263,14 +247,13 @@ static void flush_idle(void)
 static void flush_busy(void)
 {
 	unsigned int round, done[2], flush[2], posted[2], side;
-	struct conn c;
+	struct conn c = conn_default;
 	struct pair p;
 	struct ibv_wc wc;
 	unsigned int target;
 	double end;
 	bool bad;
 
-	set_conn(&c);
 	c.timeout = 12;
 	c.retry_cnt = 2;
 	for (round = 0; round < 12; round++) {
@@ -737,68 +720,21 @@ static void isolated(void)
 	pair_destroy(&good);
 }
 
-static const struct {
-	const char *name;
-	void (*fn)(void);
-} tests[] = {
-	{ "rnr_late", rnr_late },
-	{ "rnr_exceeded", rnr_exceeded },
-	{ "peer_gone", peer_gone },
-	{ "link_down", link_down },
-	{ "flush_idle", flush_idle },
-	{ "flush_busy", flush_busy },
-	{ "wrong_send", wrong_send },
-	{ "wrong_recv", wrong_recv },
-	{ "too_long", too_long },
-	{ "refused", refused },
-	{ "isolated", isolated },
+static const struct test tests[] = {
+	TEST(rnr_late),
+	TEST(rnr_exceeded),
+	TEST(peer_gone),
+	TEST(link_down),
+	TEST(flush_idle),
+	TEST(flush_busy),
+	TEST(wrong_send),
+	TEST(wrong_recv),
+	TEST(too_long),
+	TEST(refused),
+	TEST(isolated),
 };
 
 int main(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{ "down", 1, NULL, 1 },
-		{ "up", 1, NULL, 2 },
-		{}
-	};
-	const char *dev[2] = {}, *gid[2] = {};
-	unsigned int i;
-	bool any;
-	int c, a;
-
-	while ((c = getopt_long(argc, argv, "d:D:g:G:", longs, NULL)) != -1) {
-		switch (c) {
-		case 'd': dev[0] = optarg; break;
-		case 'D': dev[1] = optarg; break;
-		case 'g': gid[0] = optarg; break;
-		case 'G': gid[1] = optarg; break;
-		case 1: cmd_down = optarg; break;
-		case 2: cmd_up = optarg; break;
-		default: dev[0] = NULL; optind = argc; break;
-		}
-	}
-	if (!dev[0]) {
-		fprintf(stderr, "usage: errors -d DEV [-D DEV2] [-g GID] [-G GID2]\n"
-				"              [--down COMMAND --up COMMAND] [TEST...]\n"
-				"tests:");
-		for (i = 0; i < ARRAY_SIZE(tests); i++)
-			fprintf(stderr, " %s", tests[i].name);
-		fprintf(stderr, "\n");
-		return 2;
-	}
-	end_open(&ea, dev[0], gid[0]);
-	end_open(&eb, dev[1] ? dev[1] : dev[0], gid[1]);
-	for (i = 0; i < ARRAY_SIZE(tests); i++) {
-		any = optind == argc;
-		for (a = optind; a < argc; a++)
-			any |= !strcmp(argv[a], tests[i].name);
-		if (!any)
-			continue;
-		printf("# %s\n", tests[i].name);
-		fflush(stdout);
-		tests[i].fn();
-	}
-	end_close(&ea);
-	end_close(&eb);
-	return done_testing();
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
 }

@@ -501,12 +501,12 @@ static void objects(void)
 }
 
 static const struct test tests[] = {
-	{ "promised", promised },
-	{ "requests", requests },
-	{ "pieces", pieces },
-	{ "completions", completions },
-	{ "outstanding", outstanding },
-	{ "objects", objects },
+	TEST(promised),
+	TEST(requests),
+	TEST(pieces),
+	TEST(completions),
+	TEST(outstanding),
+	TEST(objects),
 };
 
 int main(int argc, char **argv)

@@ -894,19 +894,19 @@ static void odp_traffic(void)
 }
 
 static const struct test tests[] = {
-	{ "rereg", rereg },
-	{ "rereg_traffic", rereg_traffic },
-	{ "null", null },
-	{ "dm", dm },
-	{ "dmabuf", dmabuf },
-	{ "windows", windows },
-	{ "leave", leave },
-	{ "odp", odp },
-	{ "odp_fork", odp_fork },
-	{ "odp_shared", odp_shared },
-	{ "odp_implicit", odp_implicit },
-	{ "odp_advise", odp_advise },
-	{ "odp_traffic", odp_traffic },
+	TEST(rereg),
+	TEST(rereg_traffic),
+	TEST(null),
+	TEST(dm),
+	TEST(dmabuf),
+	TEST(windows),
+	TEST(leave),
+	TEST(odp),
+	TEST(odp_fork),
+	TEST(odp_shared),
+	TEST(odp_implicit),
+	TEST(odp_advise),
+	TEST(odp_traffic),
 };
 
 int main(int argc, char **argv)

@@ -1344,15 +1344,15 @@ static void mcast(void)
 }
 
 static const struct test tests[] = {
-	{ "rc", rc },
-	{ "rc_ex", rc_ex },
-	{ "reads", reads },
-	{ "uc", uc },
-	{ "srq", srq },
-	{ "xrc", xrc },
-	{ "sum", sum },
-	{ "ud", ud },
-	{ "mcast", mcast },
+	TEST(rc),
+	TEST(rc_ex),
+	TEST(reads),
+	TEST(uc),
+	TEST(srq),
+	TEST(xrc),
+	TEST(sum),
+	TEST(ud),
+	TEST(mcast),
 };
 
 int main(int argc, char **argv)

@@ -653,13 +653,13 @@ next:
 }
 
 static const struct test tests[] = {
-	{ "regions", regions },
-	{ "windows1", windows1 },
-	{ "windows2", windows2 },
-	{ "revoke1", revoke1 },
-	{ "revoke2", revoke2 },
-	{ "revoke_region", revoke_region },
-	{ "send_inv", send_inv },
+	TEST(regions),
+	TEST(windows1),
+	TEST(windows2),
+	TEST(revoke1),
+	TEST(revoke2),
+	TEST(revoke_region),
+	TEST(send_inv),
 };
 
 int main(int argc, char **argv)

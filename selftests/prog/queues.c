@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -25,90 +24,22 @@ static struct end ea, eb;
 
 /* A connection from a to b, whose queues a test brings along or leaves NULL. */
 struct way {
-	struct ibv_cq *scq, *rcq;
-	struct ibv_srq *srq;
-	bool own_scq, own_rcq;
-	struct ibv_cq *peer_cq[2];
-	struct ibv_qp *qp[2];
-	struct ibv_mr *mr[2];
-	uint8_t *buf[2];
+	struct pair p;
 	uint64_t sent, posted;
 };
-
-static struct ibv_cq *make_cq(struct end *e, int entries, struct ibv_comp_channel *ch)
-{
-	struct ibv_cq *cq = ibv_create_cq(e->ctx, entries, NULL, ch, 0);
-
-	if (!cq)
-		die("create_cq: %s", strerror(errno));
-	return cq;
-}
-
-static struct ibv_qp *way_qp(struct end *e, struct ibv_cq *scq, struct ibv_cq *rcq,
-			     struct ibv_srq *srq)
-{
-	struct ibv_qp_init_attr ia = {
-		.send_cq = scq,
-		.recv_cq = rcq,
-		.srq = srq,
-		.cap = {
-			.max_send_wr = SLOTS,
-			.max_recv_wr = srq ? 0 : SLOTS,
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
-		},
-		.qp_type = IBV_QPT_RC,
-	};
-	struct ibv_qp *qp = ibv_create_qp(e->pd, &ia);
-
-	if (!qp)
-		die("create_qp: %s", strerror(errno));
-	return qp;
-}
-
-static void way_connect(struct way *w, unsigned int rnr_retry)
-{
-	struct end *e[2] = { &ea, &eb };
-	struct conn c = conn_default;
-	int i;
-
-	c.mtu = min(ea.port.active_mtu, eb.port.active_mtu);
-	c.rnr_retry = rnr_retry;
-	for (i = 0; i < 2; i++) {
-		struct peer peer = {
-			.qpn = w->qp[!i]->qp_num,
-			.psn = 7 + !i,
-			.gid = e[!i]->gid,
-		};
-
-		qp_connect(w->qp[i], e[i], 7 + i, &peer, &c);
-	}
-}
 
 static void way_up_rnr(struct way *w, struct ibv_cq *scq, struct ibv_cq *rcq,
 		       struct ibv_srq *srq, unsigned int rnr_retry)
 {
-	struct end *e[2] = { &ea, &eb };
-	int i;
+	const struct pair_opts po = {
+		.sq = SLOTS, .rq = SLOTS, .sge = 1, .buf = SLOTS * SLOT,
+		.scq = scq, .rcq = rcq, .srq = srq,
+	};
 
 	memset(w, 0, sizeof(*w));
-	w->own_scq = !scq;
-	w->own_rcq = !rcq;
-	w->scq = scq ? scq : make_cq(&ea, SLOTS * 2, NULL);
-	w->rcq = rcq ? rcq : make_cq(&eb, SLOTS * 2, NULL);
-	w->srq = srq;
-	w->peer_cq[0] = make_cq(&ea, 1, NULL);
-	w->peer_cq[1] = make_cq(&eb, 1, NULL);
-	w->qp[0] = way_qp(&ea, w->scq, w->peer_cq[0], NULL);
-	w->qp[1] = way_qp(&eb, w->peer_cq[1], w->rcq, srq);
-	for (i = 0; i < 2; i++) {
-		if (posix_memalign((void **)&w->buf[i], 4096, SLOTS * SLOT))
-			die("no memory");
-		w->mr[i] = ibv_reg_mr(e[i]->pd, w->buf[i], SLOTS * SLOT, IBV_ACCESS_LOCAL_WRITE);
-		if (!w->mr[i])
-			die("reg_mr");
-	}
-	way_connect(w, rnr_retry);
+	pair_create(&w->p, &ea, &eb, &po);
+	w->p.conn.rnr_retry = rnr_retry;
+	pair_connect(&w->p);
 }
 
 static void way_up(struct way *w, struct ibv_cq *scq, struct ibv_cq *rcq, struct ibv_srq *srq)
@@ -118,16 +49,7 @@ static void way_up(struct way *w, struct ibv_cq *scq, struct ibv_cq *rcq, struct
 
 static void way_down(struct way *w)
 {
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_qp(w->qp[i]) || ibv_dereg_mr(w->mr[i]) ||
-		    ibv_destroy_cq(w->peer_cq[i]))
-			die("a way's objects");
-		free(w->buf[i]);
-	}
-	if ((w->own_scq && ibv_destroy_cq(w->scq)) || (w->own_rcq && ibv_destroy_cq(w->rcq)))
-		die("destroy_cq");
+	pair_destroy(&w->p);
 }
 
 #define SIGNAL_EVERY	64
@@ -135,43 +57,25 @@ static void way_down(struct way *w)
 /* Message n, with n as its bytes and as its wr_id. */
 static void way_send(struct way *w, int flags)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)w->buf[0] + w->sent % SLOTS * SLOT,
-		.length = SLOT,
-		.lkey = w->mr[0]->lkey,
-	};
-	struct ibv_send_wr wr = {
-		.wr_id = w->sent,
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_SEND,
-		.send_flags = flags,
-	}, *bad;
+	size_t at = w->sent % SLOTS * SLOT;
 	struct ibv_wc wc;
 
 	/* who does not ask for completions gets no room back */
-	if (w->own_scq && w->sent % SIGNAL_EVERY == SIGNAL_EVERY - 1)
-		wr.send_flags |= IBV_SEND_SIGNALED;
-	if (w->own_scq && w->sent && !(w->sent % SIGNAL_EVERY) &&
-	    (!cq_wait(w->scq, &wc, PATIENCE) || wc.status))
+	if (!w->p.lent_scq && w->sent % SIGNAL_EVERY == SIGNAL_EVERY - 1)
+		flags |= IBV_SEND_SIGNALED;
+	if (!w->p.lent_scq && w->sent && !(w->sent % SIGNAL_EVERY) &&
+	    (!cq_wait(w->p.scq[0], &wc, PATIENCE) || wc.status))
 		die("message %" PRIu64 " is not sent", w->sent - 1);
-	pattern_fill((void *)(uintptr_t)sge.addr, w->sent, 0, SLOT);
-	if (ibv_post_send(w->qp[0], &wr, &bad))
+	pattern_fill(w->p.buf[0] + at, w->sent, 0, SLOT);
+	if (pair_send(&w->p, 0, w->sent, at, SLOT, flags))
 		die("post_send %" PRIu64, w->sent);
 	w->sent++;
 }
 
 static int way_recv(struct way *w)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)w->buf[1] + w->posted % SLOTS * SLOT,
-		.length = SLOT,
-		.lkey = w->mr[1]->lkey,
-	};
-	struct ibv_recv_wr wr = { .wr_id = w->posted, .sg_list = &sge, .num_sge = 1 }, *bad;
-	int err;
+	int err = pair_recv(&w->p, 1, w->posted, w->posted % SLOTS * SLOT, SLOT);
 
-	err = w->srq ? ibv_post_srq_recv(w->srq, &wr, &bad) : ibv_post_recv(w->qp[1], &wr, &bad);
 	if (!err)
 		w->posted++;
 	return err;
@@ -197,7 +101,7 @@ static bool next_is(struct ibv_cq *cq, uint64_t want, const struct way *data)
 		diag("wr_id %" PRIu64 " status %d; %" PRIu64 " was to come", wc.wr_id, wc.status, want);
 		return false;
 	}
-	if (data && pattern_check(data->buf[1] + want % SLOTS * SLOT, want, 0, SLOT) >= 0) {
+	if (data && pattern_check(data->p.buf[1] + want % SLOTS * SLOT, want, 0, SLOT) >= 0) {
 		diag("wr_id %" PRIu64 ": not its bytes", want);
 		return false;
 	}
@@ -210,52 +114,6 @@ static bool next_are(struct ibv_cq *cq, uint64_t *next, unsigned int n, const st
 		if (!next_is(cq, (*next)++, data))
 			return false;
 	return true;
-}
-
-/* --- rings, as the kernel mapped them ---------------------------------------- */
-
-#define MAX_MAPS	1024
-
-static size_t uverbs_maps(uintptr_t *at, size_t max)
-{
-	FILE *f = fopen("/proc/self/maps", "r");
-	char line[512];
-	size_t n = 0;
-
-	while (f && fgets(line, sizeof(line), f))
-		if (strstr(line, "uverbs") && n < max)
-			at[n++] = strtoull(line, NULL, 16);
-	if (f)
-		fclose(f);
-	return n;
-}
-
-static uintptr_t maps_before[MAX_MAPS];
-static size_t num_before;
-
-static void ring_before(void)
-{
-	num_before = uverbs_maps(maps_before, MAX_MAPS);
-}
-
-/* The one ring that was mapped since ring_before(). */
-static struct sroce_ring *ring_after(void)
-{
-	uintptr_t now[MAX_MAPS], found = 0;
-	size_t n = uverbs_maps(now, MAX_MAPS), i, j;
-
-	for (i = 0; i < n; i++) {
-		for (j = 0; j < num_before && maps_before[j] != now[i]; j++)
-			;
-		if (j < num_before)
-			continue;
-		if (found)
-			die("more than one new mapping");
-		found = now[i];
-	}
-	if (!found)
-		die("no new mapping");
-	return (struct sroce_ring *)found;
 }
 
 /* --- events ------------------------------------------------------------------- */
@@ -295,21 +153,6 @@ static void arm(struct ibv_cq *cq, bool solicited)
 		die("req_notify_cq");
 }
 
-/* The next asynchronous event, or -1; those of a connection are left out. */
-static int next_event(struct end *e, double seconds)
-{
-	struct ibv_async_event ev;
-
-	while (fd_ready(e->ctx->async_fd, seconds)) {
-		if (ibv_get_async_event(e->ctx, &ev))
-			die("get_async_event");
-		ibv_ack_async_event(&ev);
-		if (ev.event_type != IBV_EVENT_COMM_EST && ev.event_type != IBV_EVENT_GID_CHANGE)
-			return ev.event_type;
-	}
-	return -1;
-}
-
 /* --- completion queues ----------------------------------------------------------- */
 
 static void wait_filled(struct sroce_ring *ring, uint32_t want)
@@ -332,7 +175,7 @@ static void cq_resize(void)
 	struct way w;
 
 	ring_before();
-	cq = make_cq(&ea, 4, NULL);
+	cq = cq_make(&ea, 4);
 	ring = ring_after();
 	way_up(&w, cq, NULL, NULL);
 	for (i = 0; i < 150 && good; i++) {
@@ -343,7 +186,7 @@ static void cq_resize(void)
 		way_recvs(&w, n);
 		while (n--)
 			way_send(&w, IBV_SEND_SIGNALED);
-		good = next_are(w.rcq, &received, w.sent - received, &w);
+		good = next_are(w.p.rcq[1], &received, w.sent - received, &w);
 		n = rng_in(&rng, 0, w.sent - polled);
 		good &= next_are(cq, &polled, n, NULL);
 		/* received is not yet acknowledged */
@@ -377,7 +220,7 @@ static void cq_resize(void)
 static void cq_resize_armed(void)
 {
 	struct ibv_comp_channel *ch = make_channel(&ea);
-	struct ibv_cq *cq = make_cq(&ea, 4, ch);
+	struct ibv_cq *cq = cq_make_on(&ea, 4, ch);
 	uint64_t polled = 0;
 	struct way w;
 
@@ -412,7 +255,7 @@ static void cq_moderation(void)
 {
 	struct ibv_device_attr_ex attr = {};
 	struct ibv_comp_channel *ch = make_channel(&eb);
-	struct ibv_cq *cq = make_cq(&eb, SLOTS, ch);
+	struct ibv_cq *cq = cq_make_on(&eb, SLOTS, ch);
 	uint64_t polled = 0;
 	unsigned int i, n;
 	struct way w;
@@ -473,7 +316,7 @@ static void cq_moderation(void)
 	moderate(cq, 5000, 60000);
 	arm(cq, false);
 	t = now();
-	if (qp_to(w.qp[1], IBV_QPS_ERR))
+	if (qp_to(w.p.qp[1], IBV_QPS_ERR))
 		die("to ERR");
 	ok(comp_event(ch, PATIENCE), "one at once for an error");
 	ok(now() - t < 0.05, "after %.1f ms", (now() - t) * 1e3);
@@ -555,10 +398,11 @@ static void cq_hostile(void)
 	struct sroce_ring *ring;
 	struct ibv_cq *cq;
 	struct ibv_wc wc;
+	struct ibv_async_event ev;
 	struct way w;
 
 	ring_before();
-	cq = make_cq(&ea, 16, NULL);
+	cq = cq_make(&ea, 16);
 	ring = ring_after();
 	way_up(&w, cq, NULL, NULL);
 	way_recvs(&w, 4);
@@ -567,9 +411,9 @@ static void cq_hostile(void)
 	__atomic_store_n(&ring->cons, 0x12345678, __ATOMIC_RELEASE);
 	is(ibv_resize_cq(cq, 64), EINVAL, "a scribbled ring is not resized");
 	way_send(&w, IBV_SEND_SIGNALED);
-	is(next_event(&ea, PATIENCE), IBV_EVENT_CQ_ERR, "the next completion is the queue's error");
-	is(next_event(&ea, 0.3), -1, "said once");
-	ok(qp_state(w.qp[0]) == IBV_QPS_ERR, "its queue pair is in ERR");
+	event_is(&ea, IBV_EVENT_CQ_ERR, cq, "the next completion is the queue's error");
+	ok(!event_wait(&ea, &ev, 0.3), "said once");
+	ok(qp_state(w.p.qp[0]) == IBV_QPS_ERR, "its queue pair is in ERR");
 	is(ibv_resize_cq(cq, 64), EINVAL, "nor is one that has overflown");
 	way_down(&w);
 	is(ibv_destroy_cq(cq), 0, "the queue is destroyed");
@@ -629,7 +473,7 @@ static void srq_resize(void)
 		n = rng_in(&rng, 0, in);
 		while (n--)
 			way_send(&w, 0);
-		good = next_are(w.rcq, &received, w.sent - received, &w);
+		good = next_are(w.p.rcq[1], &received, w.sent - received, &w);
 		in = w.posted - received;
 		size = rng_in(&rng, 1, 100);
 		err = resize_srq(srq, size);
@@ -652,7 +496,7 @@ static void srq_resize(void)
 	n = w.posted - received;
 	while (n--)
 		way_send(&w, 0);
-	ok(next_are(w.rcq, &received, w.sent - received, &w), "the rest is there");
+	ok(next_are(w.p.rcq[1], &received, w.sent - received, &w), "the rest is there");
 	is(resize_srq(srq, eb.attr.max_srq_wr + 1), EINVAL, "more than max_srq_wr is refused");
 	is(resize_srq(srq, eb.attr.max_srq_wr), 0, "max_srq_wr is not");
 	for (i = 0; i < (unsigned int)eb.attr.max_srq_wr && !way_recv(&w); i++)
@@ -667,6 +511,7 @@ static void srq_limit(void)
 {
 	struct ibv_srq *srq = make_srq(8);
 	uint64_t received = 0;
+	struct ibv_async_event ev;
 	struct way w;
 	int i;
 
@@ -678,18 +523,18 @@ static void srq_limit(void)
 	is(query_srq(srq).srq_limit, 4, "and says so");
 	for (i = 0; i < 4; i++)
 		way_send(&w, 0);
-	next_are(w.rcq, &received, 4, &w);
-	is(next_event(&eb, 0.2), -1, "no event with four left");
+	next_are(w.p.rcq[1], &received, 4, &w);
+	ok(!event_wait(&eb, &ev, 0.2), "no event with four left");
 	way_send(&w, 0);
-	is(next_event(&eb, PATIENCE), IBV_EVENT_SRQ_LIMIT_REACHED, "one with three left");
+	event_is(&eb, IBV_EVENT_SRQ_LIMIT_REACHED, srq, "one with three left");
 	is(query_srq(srq).srq_limit, 0, "it is not armed any more");
 	way_send(&w, 0);
-	next_are(w.rcq, &received, 2, &w);
-	is(next_event(&eb, 0.2), -1, "one event for an arming");
+	next_are(w.p.rcq[1], &received, 2, &w);
+	ok(!event_wait(&eb, &ev, 0.2), "one event for an arming");
 	is(arm_srq(srq, 4), 0, "armed again below the limit");
 	way_send(&w, 0);
-	is(next_event(&eb, PATIENCE), IBV_EVENT_SRQ_LIMIT_REACHED, "the next message says so");
-	next_are(w.rcq, &received, 1, &w);
+	event_is(&eb, IBV_EVENT_SRQ_LIMIT_REACHED, srq, "the next message says so");
+	next_are(w.p.rcq[1], &received, 1, &w);
 	way_down(&w);
 	is(ibv_destroy_srq(srq), 0, "the queue is destroyed");
 }
@@ -701,6 +546,7 @@ static void srq_hostile(void)
 	struct ibv_srq *srq;
 	struct ibv_wc wc;
 	unsigned int i;
+	struct ibv_async_event ev;
 	struct way w;
 
 	for (i = 0; i < ARRAY_SIZE(far); i++) {
@@ -712,16 +558,16 @@ static void srq_hostile(void)
 		/* what the kernel writes there is for show */
 		__atomic_store_n(&ring->cons, 0x7777, __ATOMIC_RELEASE);
 		way_send(&w, IBV_SEND_SIGNALED);
-		ok(next_is(w.rcq, 0, &w), "its consumer index is not believed");
-		if (!cq_wait(w.scq, &wc, PATIENCE))
+		ok(next_is(w.p.rcq[1], 0, &w), "its consumer index is not believed");
+		if (!cq_wait(w.p.scq[0], &wc, PATIENCE))
 			die("no completion");
 		__atomic_store_n(&ring->prod, 1 + far[i], __ATOMIC_RELEASE);
 		is(resize_srq(srq, 64), EINVAL, "producer index %#x off: not resized", far[i]);
 		way_send(&w, IBV_SEND_SIGNALED);
-		is(next_event(&eb, PATIENCE), IBV_EVENT_SRQ_ERR, "the next message is the queue's error");
+		event_is(&eb, IBV_EVENT_SRQ_ERR, srq, "the next message is the queue's error");
 		way_send(&w, IBV_SEND_SIGNALED);
-		ok(cq_wait(w.scq, &wc, PATIENCE) && wc.status, "the sender hears of it");
-		is(next_event(&eb, 0.3), -1, "said once");
+		ok(cq_wait(w.p.scq[0], &wc, PATIENCE) && wc.status, "the sender hears of it");
+		ok(!event_wait(&eb, &ev, 0.3), "said once");
 		way_down(&w);
 		is(ibv_destroy_srq(srq), 0, "the queue is destroyed");
 	}
@@ -735,7 +581,7 @@ static void srq_xrc(void)
 		.oflags = O_CREAT,
 	};
 	struct ibv_xrcd *xrcd = ibv_open_xrcd(eb.ctx, &xa);
-	struct ibv_cq *cq = make_cq(&eb, 16, NULL);
+	struct ibv_cq *cq = cq_make(&eb, 16);
 	struct ibv_srq *srq[3];
 	uint32_t num[3] = {};
 	unsigned int i;
@@ -768,57 +614,19 @@ static void srq_xrc(void)
 	ibv_destroy_cq(cq);
 }
 
-static const struct {
-	const char *name;
-	void (*fn)(void);
-} tests[] = {
-	{ "cq_resize", cq_resize },
-	{ "cq_resize_armed", cq_resize_armed },
-	{ "cq_moderation", cq_moderation },
-	{ "cq_stamps", cq_stamps },
-	{ "cq_hostile", cq_hostile },
-	{ "srq_resize", srq_resize },
-	{ "srq_limit", srq_limit },
-	{ "srq_hostile", srq_hostile },
-	{ "srq_xrc", srq_xrc },
+static const struct test tests[] = {
+	TEST(cq_resize),
+	TEST(cq_resize_armed),
+	TEST(cq_moderation),
+	TEST(cq_stamps),
+	TEST(cq_hostile),
+	TEST(srq_resize),
+	TEST(srq_limit),
+	TEST(srq_hostile),
+	TEST(srq_xrc),
 };
 
 int main(int argc, char **argv)
 {
-	const char *dev[2] = {}, *gid[2] = {};
-	unsigned int i;
-	bool any;
-	int c, a;
-
-	while ((c = getopt(argc, argv, "d:D:g:G:")) != -1) {
-		switch (c) {
-		case 'd': dev[0] = optarg; break;
-		case 'D': dev[1] = optarg; break;
-		case 'g': gid[0] = optarg; break;
-		case 'G': gid[1] = optarg; break;
-		default: dev[0] = NULL; optind = argc; break;
-		}
-	}
-	if (!dev[0]) {
-		fprintf(stderr, "usage: queues -d DEV [-D DEV2] [-g GID] [-G GID2] [TEST...]\ntests:");
-		for (i = 0; i < ARRAY_SIZE(tests); i++)
-			fprintf(stderr, " %s", tests[i].name);
-		fprintf(stderr, "\n");
-		return 2;
-	}
-	end_open(&ea, dev[0], gid[0]);
-	end_open(&eb, dev[1] ? dev[1] : dev[0], gid[1]);
-	for (i = 0; i < ARRAY_SIZE(tests); i++) {
-		any = optind == argc;
-		for (a = optind; a < argc; a++)
-			any |= !strcmp(argv[a], tests[i].name);
-		if (!any)
-			continue;
-		printf("# %s\n", tests[i].name);
-		fflush(stdout);
-		tests[i].fn();
-	}
-	end_close(&ea);
-	end_close(&eb);
-	return done_testing();
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
 }

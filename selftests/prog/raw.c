@@ -1457,29 +1457,16 @@ static void test_unlink(void)
 	leave("rdma link del roce1");
 }
 
-#define T(fn) static void run_##fn(void) { ports_open(); test_##fn(); }
-T(wire) T(wrong) T(specs) T(refused) T(order) T(default) T(sniffer) T(vlan) T(loop) T(full)
-T(gso) T(rss) T(wq) T(leave) T(unlink) T(move) T(remove)
-#undef T
+static void with_ports(void (*fn)(void))
+{
+	ports_open();
+	fn();
+}
 
+#define T(what) { .name = #what, .fn = test_##what, .with = with_ports }
 static const struct test tests[] = {
-	{ "wire", run_wire },
-	{ "wrong", run_wrong },
-	{ "specs", run_specs },
-	{ "refused", run_refused },
-	{ "order", run_order },
-	{ "default", run_default },
-	{ "sniffer", run_sniffer },
-	{ "vlan", run_vlan },
-	{ "loop", run_loop },
-	{ "full", run_full },
-	{ "gso", run_gso },
-	{ "rss", run_rss },
-	{ "wq", run_wq },
-	{ "leave", run_leave },
-	{ "unlink", run_unlink },
-	{ "move", run_move },
-	{ "remove", run_remove },
+	T(wire), T(wrong), T(specs), T(refused), T(order), T(default), T(sniffer), T(vlan), T(loop),
+	T(full), T(gso), T(rss), T(wq), T(leave), T(unlink), T(move), T(remove),
 };
 
 int main(int argc, char **argv)

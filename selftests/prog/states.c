@@ -6,8 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -449,17 +447,6 @@ static void query(void)
 	pair_destroy(&q);
 }
 
-/* The next event of a device, if there is one in time. */
-static bool event(struct end *e, struct ibv_async_event *ev, double seconds)
-{
-	struct pollfd pfd = { .fd = e->ctx->async_fd, .events = POLLIN };
-
-	if (poll(&pfd, 1, seconds * 1000) != 1 || ibv_get_async_event(e->ctx, ev))
-		return false;
-	ibv_ack_async_event(ev);
-	return true;
-}
-
 static bool draining(struct ibv_qp *q)
 {
 	struct ibv_qp_init_attr ia;
@@ -478,37 +465,25 @@ static int to_sqd(struct ibv_qp *q, bool notify)
 	return ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
 }
 
-static bool next_drained(struct end *e, struct ibv_qp *q, double seconds)
-{
-	struct ibv_async_event ev;
-
-	while (event(e, &ev, seconds))
-		if (ev.event_type == IBV_EVENT_SQ_DRAINED)
-			return ev.element.qp == q;
-		else if (ev.event_type != IBV_EVENT_COMM_EST)
-			diag("event: %s", ibv_event_type_str(ev.event_type));
-	return false;
-}
-
 static void drained(void)
 {
 	struct ibv_async_event ev;
 	struct pair a, b;
 
-	while (event(&ea, &ev, 0))
+	while (event_wait(&ea, &ev, 0))
 		;
 	pair_up(&a, &ea, &eb, NULL);
 	pair_up(&b, &ea, &eb, NULL);
 
 	is(to_sqd(a.qp[0], true), 0, "an idle queue to SQD");
-	ok(next_drained(&ea, a.qp[0], PATIENCE), "its event");
+	event_is(&ea, IBV_EVENT_SQ_DRAINED, a.qp[0], "its event");
 	ok(!draining(a.qp[0]), "it does not say that it is draining");
 	is(qp_to(a.qp[0], IBV_QPS_RTS), 0, "back to RTS");
 
 	/* not asked for: the first event to come is the other's */
 	is(to_sqd(a.qp[0], false), 0, "to SQD without notice");
 	is(to_sqd(b.qp[0], true), 0, "another one with notice");
-	ok(next_drained(&ea, b.qp[0], PATIENCE), "the event is the other one's");
+	event_is(&ea, IBV_EVENT_SQ_DRAINED, b.qp[0], "the event is the other one's");
 	if (qp_to(a.qp[0], IBV_QPS_RTS) || qp_to(b.qp[0], IBV_QPS_RTS))
 		die("modify_qp to RTS");
 
@@ -519,13 +494,13 @@ static void drained(void)
 	sleep_ms(50);
 	is(to_sqd(a.qp[0], true), 0, "a queue with a send under way to SQD");
 	ok(draining(a.qp[0]), "it says that it is draining");
-	ok(!event(&ea, &ev, 0.3), "there is no event yet");
+	ok(!event_wait(&ea, &ev, 0.3), "there is no event yet");
 	is(pair_send(&a, 0, 2, 30000, 30000, IBV_SEND_SIGNALED), 0, "a send in SQD is taken");
 	if (pair_recv(&a, 1, 11, 0, 30000) || pair_recv(&a, 1, 12, 30000, 30000))
 		die("post_recv");
 	wc_is(a.scq[0], 1, IBV_WC_SUCCESS, NULL, "the send that was under way completes");
 	wc_is(a.rcq[1], 11, IBV_WC_SUCCESS, NULL, "and is received");
-	ok(next_drained(&ea, a.qp[0], PATIENCE), "then there is the event");
+	event_is(&ea, IBV_EVENT_SQ_DRAINED, a.qp[0], "then there is the event");
 	ok(!draining(a.qp[0]), "it does not say that it is draining");
 	ok(cq_quiet(a.scq[0], 0.3) && cq_quiet(a.rcq[1], 0), "the send that was posted in SQD waits");
 	/* a send queue in SQD still receives */
@@ -598,59 +573,26 @@ static void again(void)
 	pair_destroy(&q);
 }
 
-static const struct {
-	const char *name;
-	void (*fn)(void);
-} tests[] = {
-	{ "transitions", transitions },
-	{ "attributes", attributes },
-	{ "cur_state", cur_state },
-	{ "values", values },
-	{ "query", query },
-	{ "drained", drained },
-	{ "post", post },
-	{ "again", again },
+static void with_pair(void (*fn)(void))
+{
+	pair_create(&p, &ea, &eb, NULL);
+	qp = p.qp[0];
+	fn();
+	pair_destroy(&p);
+}
+
+static const struct test tests[] = {
+	TEST(transitions, .with = with_pair),
+	TEST(attributes, .with = with_pair),
+	TEST(cur_state, .with = with_pair),
+	TEST(values, .with = with_pair),
+	TEST(query, .with = with_pair),
+	TEST(drained),
+	TEST(post, .with = with_pair),
+	TEST(again),
 };
 
 int main(int argc, char **argv)
 {
-	const char *dev[2] = {}, *gid[2] = {};
-	unsigned int i;
-	bool any;
-	int c, a;
-
-	while ((c = getopt(argc, argv, "d:D:g:G:")) != -1) {
-		switch (c) {
-		case 'd': dev[0] = optarg; break;
-		case 'D': dev[1] = optarg; break;
-		case 'g': gid[0] = optarg; break;
-		case 'G': gid[1] = optarg; break;
-		default: dev[0] = NULL; optind = argc; break;
-		}
-	}
-	if (!dev[0]) {
-		fprintf(stderr, "usage: states -d DEV [-D DEV2] [-g GID] [-G GID2] [TEST...]\ntests:");
-		for (i = 0; i < ARRAY_SIZE(tests); i++)
-			fprintf(stderr, " %s", tests[i].name);
-		fprintf(stderr, "\n");
-		return 2;
-	}
-	end_open(&ea, dev[0], gid[0]);
-	end_open(&eb, dev[1] ? dev[1] : dev[0], gid[1]);
-	pair_create(&p, &ea, &eb, NULL);
-	qp = p.qp[0];
-	for (i = 0; i < ARRAY_SIZE(tests); i++) {
-		any = optind == argc;
-		for (a = optind; a < argc; a++)
-			any |= !strcmp(argv[a], tests[i].name);
-		if (!any)
-			continue;
-		printf("# %s\n", tests[i].name);
-		fflush(stdout);
-		tests[i].fn();
-	}
-	pair_destroy(&p);
-	end_close(&ea);
-	end_close(&eb);
-	return done_testing();
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
 }

@@ -39,14 +39,13 @@ static const struct op {
 
 static struct ibv_mr *target;	/* of the responder's device */
 
-static void up(struct pair *p, enum ibv_qp_type type, const struct conn *c)
+#define PAIR_OPTS .sq = 32, .rq = 32, .sge = 4, .inl = 64, .buf = 1 << 16
+
+static void up_with(struct pair *p, const struct pair_opts *po, const struct conn *c)
 {
-	struct pair_opts po = {
-		.sq = 32, .rq = 32, .sge = 4, .inl = 64, .buf = 1 << 16, .type = type,
-	};
 	enum ibv_mtu mtu;
 
-	pair_create(p, &ea, &eb, &po);
+	pair_create(p, &ea, &eb, po);
 	mtu = p->conn.mtu;
 	if (c)
 		p->conn = *c;
@@ -55,6 +54,11 @@ static void up(struct pair *p, enum ibv_qp_type type, const struct conn *c)
 	if (!c)
 		p->conn.rd_atomic = 4;
 	pair_connect(p);
+}
+
+static void up(struct pair *p, enum ibv_qp_type type, const struct conn *c)
+{
+	up_with(p, &(struct pair_opts) { PAIR_OPTS, .type = type }, c);
 }
 
 static void events_drop(const struct end *e)
@@ -582,46 +586,22 @@ static void srq_events(void)
 {
 	struct ibv_srq_init_attr sa = { .attr = { .max_wr = 32, .max_sge = 1 } };
 	struct ibv_srq_attr limit = { .srq_limit = 4 };
-	struct ibv_qp_init_attr ia = {
-		.cap = { .max_send_wr = 32, .max_send_sge = 1, .max_recv_wr = 1, .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_RC,
-	};
-	struct conn c = conn_default;
+	struct pair_opts po = { PAIR_OPTS };
 	struct ibv_async_event ev;
-	struct ibv_recv_wr wr, *bad;
 	struct ibv_srq *srq;
-	struct peer peer;
 	struct pair p;
 	unsigned int i;
 
 	events_drop(&eb);
-	up(&p, IBV_QPT_RC, NULL);
 	srq = ibv_create_srq(eb.pd, &sa);
 	if (!srq)
 		die("create_srq");
-	/* the pair's responder, with a shared receive queue instead */
-	if (ibv_destroy_qp(p.qp[1]))
-		die("destroy_qp");
-	ia.send_cq = p.scq[1];
-	ia.recv_cq = p.rcq[1];
-	ia.srq = srq;
-	p.qp[1] = ibv_create_qp(eb.pd, &ia);
-	if (!p.qp[1])
-		die("create_qp");
-	if (qp_to(p.qp[0], IBV_QPS_RESET))
-		die("modify_qp");
-	c.mtu = p.conn.mtu;
-	peer = (struct peer) { .qpn = p.qp[1]->qp_num, .psn = 9, .gid = eb.gid };
-	qp_connect(p.qp[0], &ea, 5, &peer, &c);
-	peer = (struct peer) { .qpn = p.qp[0]->qp_num, .psn = 5, .gid = ea.gid };
-	qp_connect(p.qp[1], &eb, 9, &peer, &c);
+	po.srq = srq;
+	up_with(&p, &po, NULL);
 
-	for (i = 0; i < 6; i++) {
-		wr = (struct ibv_recv_wr) { .wr_id = 50 + i, .num_sge = 1,
-					    .sg_list = SGE(p.buf[1] + i * 100, 100, p.mr[1]->lkey) };
-		if (ibv_post_srq_recv(srq, &wr, &bad))
+	for (i = 0; i < 6; i++)
+		if (pair_recv(&p, 1, 50 + i, i * 100, 100))
 			die("post_srq_recv");
-	}
 	is(ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT), 0, "a limit of 4");
 	for (i = 0; i < 2; i++) {
 		if (pair_send(&p, 0, i, 0, 10, SIG))
@@ -657,49 +637,25 @@ static void srq_events(void)
 		if (!cq_wait(p.scq[0], &wc, PATIENCE) || wc.status != IBV_WC_SUCCESS)
 			ok(false, "send %u", i);
 	}
-	if (ibv_destroy_qp(p.qp[1]))
-		die("destroy_qp");
-	p.qp[1] = NULL;
+	pair_destroy(&p);
 	if (ibv_destroy_srq(srq))
 		die("destroy_srq");
-	pair_destroy(&p);
 }
 
 /* More completions than a queue holds: it is in error, and its queue pairs. */
 static void cq_overrun(void)
 {
-	struct ibv_qp_init_attr ia = {
-		.cap = { .max_send_wr = 256, .max_send_sge = 1, .max_recv_wr = 1, .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_RC,
-	};
+	struct ibv_cq *cq = cq_make(&ea, 8);
+	struct pair_opts po = { .sq = 256, .rq = 1, .sge = 1, .buf = 4096, .scq = cq };
 	struct ibv_async_event ev;
-	struct conn c = conn_default;
-	struct ibv_cq *cq;
-	struct peer peer;
 	bool found = false;
 	struct pair p;
 	int i;
 
 	events_drop(&ea);
-	up(&p, IBV_QPT_RC, NULL);
-	cq = cq_make(&ea, 8);
-	if (ibv_destroy_qp(p.qp[0]))
-		die("destroy_qp");
-	ia.send_cq = cq;
-	ia.recv_cq = p.rcq[0];
-	p.qp[0] = ibv_create_qp(ea.pd, &ia);
-	if (!p.qp[0] || cq->cqe >= 256) {
-		ok(false, "a queue pair with a CQ of %d", cq->cqe);
+	up_with(&p, &po, NULL);
+	if (!ok(cq->cqe < 256, "a queue pair with a CQ of %d", cq->cqe))
 		goto out;
-	}
-	if (qp_to(p.qp[1], IBV_QPS_RESET))
-		die("modify_qp");
-	c.mtu = p.conn.mtu;
-	c.access = p.conn.access;
-	peer = (struct peer) { .qpn = p.qp[1]->qp_num, .psn = 9, .gid = eb.gid };
-	qp_connect(p.qp[0], &ea, 5, &peer, &c);
-	peer = (struct peer) { .qpn = p.qp[0]->qp_num, .psn = 5, .gid = ea.gid };
-	qp_connect(p.qp[1], &eb, 9, &peer, &c);
 	for (i = 0; i < cq->cqe; i++)
 		if (POST(p.qp[0], .wr_id = i, .send_flags = SIG, .opcode = IBV_WR_RDMA_WRITE,
 			 .wr.rdma = { (uintptr_t)target->addr, target->rkey }))
@@ -714,12 +670,9 @@ static void cq_overrun(void)
 	ok(found, "one more: CQ_ERR");
 	is_state(p.qp[0], IBV_QPS_ERR, "its queue pair");
 out:
-	if (p.qp[0] && ibv_destroy_qp(p.qp[0]))
-		die("destroy_qp");
-	p.qp[0] = NULL;
+	pair_destroy(&p);
 	if (ibv_destroy_cq(cq))
 		die("destroy_cq");
-	pair_destroy(&p);
 }
 
 /* The first message to one that is ready to receive only */
@@ -739,10 +692,7 @@ static void comm_est(void)
 	if (pair_recv(&p, 1, 1, 0, 100) || pair_send(&p, 0, 2, 0, 100, SIG))
 		die("post");
 	wc_is(p.scq[0], 2, IBV_WC_SUCCESS, NULL, "a message to one in RTR");
-	if (ibv_get_async_event(eb.ctx, &ev))
-		die("get_async_event");
-	ibv_ack_async_event(&ev);
-	is(ev.event_type, IBV_EVENT_COMM_EST, "its event");
+	ok(event_next(&eb, &ev, PATIENCE) && ev.event_type == IBV_EVENT_COMM_EST, "its event");
 	ok(ev.element.qp == p.qp[1], "of that queue pair");
 	is_state(p.qp[1], IBV_QPS_RTR, "the receiver");
 	wc_is(p.rcq[1], 1, IBV_WC_SUCCESS, NULL, "the message");
@@ -756,25 +706,11 @@ static void with_target(void (*fn)(void))
 	mr_drop(target);
 }
 
-#define T(name) static void t_##name(void) { with_target(name); }
-T(local)
-T(not_possible)
-T(send_queue_error)
-T(remote)
-T(invalidate)
-T(no_receive)
-T(no_answer)
-T(bind_errors)
-T(bad_response)
-T(srq_events)
-T(cq_overrun)
-T(comm_est)
-#undef T
-
-#define T(name) { #name, t_##name }
+#define T(fn) TEST(fn, .with = with_target)
 static const struct test tests[] = {
 	T(local), T(not_possible), T(send_queue_error), T(remote), T(invalidate), T(no_receive),
 	T(no_answer), T(bind_errors), T(bad_response), T(srq_events), T(cq_overrun), T(comm_est),
+	TEST(port),
 };
 
 int main(int argc, char **argv)
