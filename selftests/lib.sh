@@ -458,6 +458,25 @@ links_up() {
 	gid_wait roce1 fd77::2
 }
 
+# What most tests begin with: the module, and two hosts with a link each.
+two_hosts() { # PROGRAM...
+	need_bin "$@"
+	load_module
+	hosts_up
+	links_up
+}
+
+# Tests of a program between the two, each in a process of its own.
+tests_of() { # PROGRAM TEST...
+	local prog=$1 t
+
+	shift
+	for t; do
+		tap_from "$t" "$BIN/$prog" -d roce0 -D roce1 \
+			--down "ip -n b link set v1 down" --up "ip -n b link set v1 up" "$t"
+	done
+}
+
 # The index of the RoCE v2 GID of an address; nothing if there is none.
 gid_index() { # LINK ADDRESS
 	"$BIN/xfer" --show -d "$1" -g "$2" 2>/dev/null | sed -n 's/.*gid_index \([0-9]*\).*/\1/p'

@@ -9,10 +9,7 @@
 
 need tcpdump
 [ -x /usr/bin/python3 ] || skip_all "needs /usr/bin/python3"
-need_bin xfer
-load_module
-hosts_up
-links_up
+two_hosts xfer
 
 # What v1 receives from a while a command runs.
 capture() { # SNAPLEN COMMAND...

@@ -7,11 +7,6 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need_bin queues
-load_module
-hosts_up
-links_up
-for t in cq_resize cq_resize_armed cq_moderation cq_stamps cq_hostile; do
-	tap_from $t "$BIN/queues" -d roce0 -D roce1 $t
-done
+two_hosts queues
+tests_of queues cq_resize cq_resize_armed cq_moderation cq_stamps cq_hostile
 done_testing

@@ -8,10 +8,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 need nft
-need_bin xfer
-load_module
-hosts_up
-links_up
+two_hosts xfer
 
 in_ns b nft add table inet t 2>"$TMP/nft" || skip_all "no nf_tables in this kernel: $(cat "$TMP/nft")"
 in_ns b nft add chain inet t in "{ type filter hook input priority 0; }" || bail "nft"

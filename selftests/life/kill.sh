@@ -7,10 +7,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need_bin xfer errors
-load_module
-hosts_up
-links_up
+two_hosts xfer errors
 kills=${KILLS:-50}
 
 resources() { # LINK

@@ -14,12 +14,10 @@ load_module
 [ -z "$LONG" ] || echo 1000000 >/proc/sys/vm/max_map_count
 hosts_up
 links_up
-for t in promised requests pieces completions objects; do
-	tap_from $t "$BIN/limits" -d roce0 -D roce1 $t
-done
+tests_of limits promised requests pieces completions objects
 probe sch_netem
 if tc -n a qdisc add dev v0 root netem delay 300ms limit 10000 2>/dev/null; then
-	tap_from outstanding "$BIN/limits" -d roce0 -D roce1 outstanding
+	tests_of limits outstanding
 else
 	skip "outstanding READs" "no netem in this kernel"
 fi

@@ -7,15 +7,10 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need_bin mr
-load_module
-hosts_up
-links_up
+two_hosts mr
 probe udmabuf || true
-for t in rereg rereg_traffic null dm dmabuf windows leave \
-	odp odp_fork odp_shared odp_implicit odp_advise odp_traffic; do
-	tap_from $t "$BIN/mr" -d roce0 -D roce1 $t
-done
+tests_of mr rereg rereg_traffic null dm dmabuf windows leave odp odp_fork odp_shared odp_implicit \
+	odp_advise odp_traffic
 # everything is gone
 unload_links() {
 	rdma link del roce0 && rdma link del roce1

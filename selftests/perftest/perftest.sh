@@ -11,10 +11,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 need ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat ss
-need_bin xfer
-load_module
-hosts_up
-links_up
+two_hosts xfer
 perf_ends "b roce1 192.168.77.2" "a roce0 192.168.77.1"
 
 # Its bytes cross the wire, one way or the other.

@@ -7,9 +7,6 @@
 . "$(dirname "$0")/../lib.sh"
 
 need ibv_rc_pingpong ss
-need_bin xfer
-load_module
-hosts_up
-links_up
+two_hosts xfer
 pingpong_suite fd77::1 fd77::2
 done_testing

@@ -7,10 +7,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 need ibv_rc_pingpong ss
-need_bin xfer
-load_module
-hosts_up
-links_up
+two_hosts xfer
 a=$(link_local a v0)
 b=$(link_local b v1)
 like "$a $b" '^fe80:.* fe80:' "both have one"

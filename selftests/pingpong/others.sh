@@ -7,10 +7,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 need stdbuf ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong ibv_xsrq_pingpong ibv_devinfo ibv_asyncwatch ss
-need_bin xfer
-load_module
-hosts_up
-links_up
+two_hosts xfer
 
 # shellcheck disable=SC2086 # no mode is no argument
 suite() { # NAME ADDRESS_A ADDRESS_B "SIZE..." "UD-SIZE..." [-e]
@@ -41,23 +38,17 @@ for want in "hca_id:[[:space:]]+roce0" "state:[[:space:]]+PORT_ACTIVE" "link_lay
 	like "$out" "$want" "ibv_devinfo -v: $want"
 done
 
+watch_has() { # REGEX
+	wait_for 60 grep -qi "$1" "$TMP/watch" || { cat "$TMP/watch"; return 1; }
+}
+
 # output to a pipe would come at its end only
 stdbuf -oL ibv_asyncwatch -d roce0 >"$TMP/watch" 2>&1 &
 watch=$!
 wait_for 30 grep -q "async event" "$TMP/watch" || diag "ibv_asyncwatch does not say that it is ready"
 ip -n a link set v0 down
-if wait_for 60 grep -qi "port.err" "$TMP/watch"; then
-	ok "ibv_asyncwatch sees the port go down"
-else
-	not_ok "ibv_asyncwatch sees the port go down"
-	diag "$(cat "$TMP/watch")"
-fi
+run "ibv_asyncwatch sees the port go down" watch_has "port.err"
 ip -n a link set v0 up
-if wait_for 60 grep -qi "port.active" "$TMP/watch"; then
-	ok "ibv_asyncwatch sees it come back"
-else
-	not_ok "ibv_asyncwatch sees it come back"
-	diag "$(cat "$TMP/watch")"
-fi
+run "ibv_asyncwatch sees it come back" watch_has "port.active"
 kill $watch
 done_testing

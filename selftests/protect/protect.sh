@@ -7,13 +7,8 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need_bin protect
-load_module
-hosts_up
-links_up
-for t in regions windows1 windows2 revoke_region revoke1 revoke2 send_inv; do
-	tap_from $t "$BIN/protect" -d roce0 -D roce1 $t
-done
+two_hosts protect
+tests_of protect regions windows1 windows2 revoke_region revoke1 revoke2 send_inv
 # a host to itself
 tap_from "regions, one device" "$BIN/protect" -d roce0 regions
 done_testing

@@ -7,11 +7,6 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need_bin queues
-load_module
-hosts_up
-links_up
-for t in srq_resize srq_limit srq_hostile srq_xrc; do
-	tap_from $t "$BIN/queues" -d roce0 -D roce1 $t
-done
+two_hosts queues
+tests_of queues srq_resize srq_limit srq_hostile srq_xrc
 done_testing

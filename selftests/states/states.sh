@@ -6,11 +6,6 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need_bin states
-load_module
-hosts_up
-links_up
-for t in transitions attributes cur_state values query drained post again; do
-	tap_from $t "$BIN/states" -d roce0 -D roce1 $t
-done
+two_hosts states
+tests_of states transitions attributes cur_state values query drained post again
 done_testing

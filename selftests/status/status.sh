@@ -6,14 +6,9 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need_bin status
-load_module
-hosts_up
-links_up
-for t in local not_possible send_queue_error remote invalidate no_receive no_answer bind_errors \
-	 srq_events cq_overrun comm_est; do
-	tap_from $t "$BIN/status" -d roce0 -D roce1 $t
-done
+two_hosts status
+tests_of status local not_possible send_queue_error remote invalidate no_receive no_answer \
+	bind_errors srq_events cq_overrun comm_est
 # what it forges has to come from the responder's host
 tap_from bad_response in_ns b "$BIN/status" -d roce0 -D roce1 bad_response
 done_testing

@@ -6,13 +6,8 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need_bin ops
-load_module
-hosts_up
-links_up
-for t in rc rc_ex reads uc srq xrc sum ud mcast; do
-	tap_from $t "$BIN/ops" -d roce0 -D roce1 $t
-done
+two_hosts ops
+tests_of ops rc rc_ex reads uc srq xrc sum ud mcast
 for t in ud mcast; do
 	tap_from "$t, IPv6" "$BIN/ops" -d roce0 -D roce1 -g fd77::1 -G fd77::2 $t
 done

@@ -7,10 +7,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need_bin xfer
-load_module
-hosts_up
-links_up
+two_hosts xfer
 runs=${RUNS:-$([ -n "$LONG" ] && echo 300 || echo 12)}
 seed=${SEED:-$((RANDOM * 32768 + RANDOM))}
 for ((i = 0; i < runs; i++)); do

@@ -7,10 +7,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need_bin xfer
-load_module
-hosts_up
-links_up
+two_hosts xfer
 
 n=${LONG:+1000}
 n=${n:-60}

@@ -6,10 +6,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need_bin xfer
-load_module
-hosts_up
-links_up
+two_hosts xfer
 
 both() { # ARGS...
 	local server rc
