@@ -699,6 +699,34 @@ static void comm_est(void)
 	pair_destroy(&p);
 }
 
+/* The next event that is not about a GID is the port's */
+static bool port_says(const struct end *e, enum ibv_event_type type)
+{
+	struct ibv_async_event ev;
+
+	while (event_next(e, &ev, PATIENCE))
+		if (ev.event_type != IBV_EVENT_GID_CHANGE)
+			return ev.event_type == type && ev.element.port_num == 1;
+	return false;
+}
+
+/* What side b's netdev loses by command, side a's loses with its carrier. */
+static void port(void)
+{
+	if (!cmd_down) {
+		skip("no --down COMMAND", "events of a port");
+		return;
+	}
+	events_drop(&ea);
+	events_drop(&eb);
+	command(cmd_down);
+	ok(port_says(&eb, IBV_EVENT_PORT_ERR), "the netdev is down: PORT_ERR");
+	ok(port_says(&ea, IBV_EVENT_PORT_ERR), "the carrier is gone: PORT_ERR");
+	command(cmd_up);
+	ok(port_says(&eb, IBV_EVENT_PORT_ACTIVE), "the netdev is up: PORT_ACTIVE");
+	ok(port_says(&ea, IBV_EVENT_PORT_ACTIVE), "the carrier is there: PORT_ACTIVE");
+}
+
 static void with_target(void (*fn)(void))
 {
 	target = mr_make(&eb, 65536, R_ALL);

@@ -8,7 +8,7 @@
 
 two_hosts status
 tests_of status local not_possible send_queue_error remote invalidate no_receive no_answer \
-	bind_errors srq_events cq_overrun comm_est
+	bind_errors srq_events cq_overrun comm_est port
 # what it forges has to come from the responder's host
 tap_from bad_response in_ns b "$BIN/status" -d roce0 -D roce1 bad_response
 done_testing
