@@ -633,6 +633,22 @@ void mr_drop(struct ibv_mr *mr)
 	free(p);
 }
 
+long long hw_counter(const struct end *e, const char *name)
+{
+	long long v = -1;
+	char path[300];
+	FILE *f;
+
+	/* the core reads them anew after 10 ms */
+	sleep_ms(30);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s", e->name, name);
+	f = fopen(path, "r");
+	if (!f || fscanf(f, "%lld", &v) != 1)
+		die("%s: %s", path, strerror(errno));
+	fclose(f);
+	return v;
+}
+
 #define MAX_MAPS	1024
 
 static size_t uverbs_maps(uintptr_t *at, size_t max)

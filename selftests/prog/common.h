@@ -183,6 +183,9 @@ bool wait_state(struct ibv_qp *qp, enum ibv_qp_state want);
 /* A TAP result: "@what is in STATE" */
 void is_state(struct ibv_qp *qp, enum ibv_qp_state want, const char *what);
 
+/* One of the port's counters */
+long long hw_counter(const struct end *e, const char *name);
+
 /* How side b's link goes down and up again: --down COMMAND --up COMMAND, or NULL */
 extern const char *cmd_down, *cmd_up;
 /* ends the program if the command fails */

@@ -118,22 +118,6 @@ static void sock_send(struct port *p, const void *frame, size_t len)
 		die("send on %s: %s", p->dev, strerror(errno));
 }
 
-static long long counter(const struct end *e, const char *name)
-{
-	long long v = -1;
-	char path[200];
-	FILE *f;
-
-	/* the core reads them anew after 10 ms */
-	sleep_ms(30);
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s", e->name, name);
-	f = fopen(path, "r");
-	if (!f || fscanf(f, "%lld", &v) != 1)
-		die("%s: %s", path, strerror(errno));
-	fclose(f);
-	return v;
-}
-
 /* Frames */
 
 struct frame {
@@ -803,10 +787,10 @@ static void test_order(void)
 	rule_dmac(&r, stranger);
 	rule_drop(&r);
 	flow[2] = rule_make(q[2].qp, &r);
-	before = counter(&ends[1], "rx_steering_drops");
+	before = hw_counter(&ends[1], "rx_steering_drops");
 	sock_send(&ports[0], f.b, f.len);
 	ok(queue_quiet(&q[0]) && queue_quiet(&q[1]) && queue_quiet(&q[2]), "a rule that drops");
-	is(counter(&ends[1], "rx_steering_drops") - before, 1, "counts it");
+	is(hw_counter(&ends[1], "rx_steering_drops") - before, 1, "counts it");
 	for (int i = 0; i < 3; i++) {
 		unsteer(flow[i]);
 		queue_drop(&q[i]);
@@ -997,19 +981,19 @@ static void test_full(void)
 	flow = steer_dmac(&q, stranger);
 	frame_make(&f, UDP4, stranger, 200);
 	frame_make(&small, UDP4, stranger, 20);
-	none = counter(&ends[1], "out_of_buffer");
+	none = hw_counter(&ends[1], "out_of_buffer");
 	for (int i = 0; i < 7; i++)
 		sock_send(&ports[0], f.b, f.len);
 	for (int i = 0; i < 4; i++)
 		ok(queue_get(&q, &g, 5) && !g.status && g.len == f.len, "frame %d", i);
 	ok(queue_quiet(&q), "no request, no frame");
-	is(counter(&ends[1], "out_of_buffer") - none, 3, "each is counted");
+	is(hw_counter(&ends[1], "out_of_buffer") - none, 3, "each is counted");
 
 	queue_post(&q, 0, 100);
-	len = counter(&ends[1], "resp_local_length_error");
+	len = hw_counter(&ends[1], "resp_local_length_error");
 	sock_send(&ports[0], f.b, f.len);
 	ok(queue_quiet(&q), "a request that is too small");
-	is(counter(&ends[1], "resp_local_length_error") - len, 1, "is counted");
+	is(hw_counter(&ends[1], "resp_local_length_error") - len, 1, "is counted");
 	sock_send(&ports[0], small.b, small.len);
 	ok(queue_get(&q, &g, 5) && !g.status && g.len == small.len, "and waits for a smaller frame");
 	is_state(q.qp, IBV_QPS_RTS, "the queue pair");
@@ -1347,8 +1331,15 @@ static void test_rss(void)
 {
 	static const uint8_t v4[12] = { 66, 9, 149, 187, 161, 142, 100, 80, 2794 >> 8, 2794 & 255,
 					1766 >> 8, 1766 & 255 };
+	struct ibv_device_attr_ex attr = {};
+	int taken = 0;
 	struct rss s;
 
+	if (ibv_query_device_ex(ends[1].ctx, NULL, &attr))
+		die("query_device_ex");
+	is(attr.rss_caps.supported_qpts, 1 << IBV_QPT_RAW_PACKET, "for raw packet queue pairs");
+	is(attr.rss_caps.rx_hash_function, IBV_RX_HASH_FUNC_TOEPLITZ, "by Toeplitz' function");
+	is(attr.rss_caps.rx_hash_fields_mask, ADDR4 | ADDR6 | UDP_P | TCP_P, "of these fields");
 	is(toeplitz(v4, 8), 0x323e8fc2, "Microsoft's vector, addresses");
 	is(toeplitz(v4, 12), 0x51ccc178, "and ports");
 	for (size_t i = 0; i < ARRAY_SIZE(spreads); i++)
@@ -1358,6 +1349,15 @@ static void test_rss(void)
 	ok(!rss_qp(&s, &ends[1], ADDR4, 39), "refused: a short key");
 	ok(!rss_qp(&s, &ends[1], IBV_RX_HASH_IPSEC_SPI, KEY_LEN) && errno == EOPNOTSUPP,
 	   "refused: a field that we don't know");
+	for (uint64_t bit = 1; bit; bit <<= 1) {
+		struct ibv_qp *qp = rss_qp(&s, &ends[1], bit, KEY_LEN);
+
+		if (!qp == !(attr.rss_caps.rx_hash_fields_mask & bit))
+			taken++;
+		if (qp && ibv_destroy_qp(qp))
+			die("destroy_qp");
+	}
+	is(taken, 64, "each field that is promised is taken, and no other");
 	ok(ibv_destroy_wq(s.wq[0]), "a work queue in a table stays");
 	is(qp_to(s.qp, IBV_QPS_ERR), EOPNOTSUPP, "it has no states");
 	rss_drop(&s);

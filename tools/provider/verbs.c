@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,23 @@ static_assert(sizeof(struct sroce_create_ah_full_resp) ==
 	      sizeof(struct ib_uverbs_create_ah_resp) +
 	      sizeof(struct sroce_create_ah_resp),
 	      "the kernel's answers do not follow each other");
+
+/*
+ * What a kernel that has RSS hashes by: that is part of the ABI, and the core's
+ * answer has no place for it.
+ */
+static void sroce_hash_caps(struct ibv_rss_caps *caps)
+{
+	if (!caps->supported_qpts)
+		return;
+
+	caps->rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
+	caps->rx_hash_fields_mask =
+		IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 |
+		IBV_RX_HASH_SRC_IPV6 | IBV_RX_HASH_DST_IPV6 |
+		IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP |
+		IBV_RX_HASH_SRC_PORT_UDP | IBV_RX_HASH_DST_PORT_UDP;
+}
 
 int sroce_query_device(struct ibv_context *ibctx,
 		       const struct ibv_query_device_ex_input *input,
@@ -39,6 +57,10 @@ int sroce_query_device(struct ibv_context *ibctx,
 	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver),
 		 "%" PRIu64 ".%" PRIu64 ".%" PRIu64,
 		 ver >> 32, ver >> 16 & 0xffff, ver & 0xffff);
+	/* A program may be older than that part of the answer. */
+	if (attr_size >= offsetof(struct ibv_device_attr_ex, rss_caps) +
+			 sizeof(attr->rss_caps))
+		sroce_hash_caps(&attr->rss_caps);
 	return 0;
 }
 

@@ -304,7 +304,8 @@ struct sroce_resize_cq_resp {
 
 /**
  * struct sroce_create_qp - how a queue pair over an indirection table spreads
- * @rx_hash_fields: enum ibv_rx_hash_fields; 0 for the first entry always
+ * @rx_hash_fields: enum ibv_rx_hash_fields, its first eight (addresses of IPv4
+ *	and IPv6, ports of TCP and UDP); 0 for the first entry always
  * @rx_hash_function: IBV_RX_HASH_FUNC_TOEPLITZ
  * @rx_hash_key_len: SROCE_RX_HASH_KEY_LEN
  * @reserved: zero
