@@ -1401,6 +1401,49 @@ static void test_wq(void)
 	rss_drop(&s);
 }
 
+/* What ends a work queue by itself says so: a request that is wrong, a CQ that is full. */
+static void test_fatal(void)
+{
+	struct ibv_async_event ev;
+	struct ibv_flow *flow;
+	struct frame f;
+	struct ibv_wc wc;
+	struct rule r;
+	struct rss s;
+
+	rule_init(&r, IBV_FLOW_ATTR_NORMAL, 0, 0);
+	rule_dmac(&r, stranger);
+	frame_make(&f, UDP4, stranger, 50);
+
+	rss_make(&s, &ends[1], ADDR6);
+	flow = rule_make(s.qp, &r);
+	mr_drop(s.mr);
+	sock_send(&ports[0], f.b, f.len);
+	ok(cq_wait(s.cq[0], &wc, PATIENCE) && wc.status == IBV_WC_LOC_PROT_ERR && wc.wr_id == 0,
+	   "a request whose region is gone");
+	event_is(&ends[1], IBV_EVENT_WQ_FATAL, s.wq[0], "its work queue's event");
+	for (int i = 1; i < 16 && cq_wait(s.cq[0], &wc, PATIENCE) &&
+	     wc.status == IBV_WC_WR_FLUSH_ERR; i++)
+		;
+	is(wc.wr_id, 15, "the others are flushed");
+	s.mr = mr_make(&ends[1], 64 * SLOT, IBV_ACCESS_LOCAL_WRITE);
+	unsteer(flow);
+	rss_drop(&s);
+
+	rss_make(&s, &ends[1], ADDR6);
+	flow = rule_make(s.qp, &r);
+	if (ibv_resize_cq(s.cq[0], 4))
+		die("resize_cq");
+	for (int i = 0; i < s.cq[0]->cqe; i++)
+		sock_send(&ports[0], f.b, f.len);
+	ok(!event_wait(&ends[1], &ev, 0.1), "as many frames as completions that fit");
+	sock_send(&ports[0], f.b, f.len);
+	event_is(&ends[1], IBV_EVENT_CQ_ERR, s.cq[0], "one more: the completion queue's event");
+	event_is(&ends[1], IBV_EVENT_WQ_FATAL, s.wq[0], "and the work queue's");
+	unsteer(flow);
+	rss_drop(&s);
+}
+
 /* All that there is of objects, and a way to end without a word to them */
 static void leave(const char *how)
 {
@@ -1466,7 +1509,7 @@ static void with_ports(void (*fn)(void))
 #define T(what) { .name = #what, .fn = test_##what, .with = with_ports }
 static const struct test tests[] = {
 	T(wire), T(wrong), T(specs), T(refused), T(order), T(default), T(sniffer), T(vlan), T(loop),
-	T(full), T(gso), T(rss), T(wq), T(leave), T(unlink), T(move), T(remove),
+	T(full), T(gso), T(rss), T(wq), T(fatal), T(leave), T(unlink), T(move), T(remove),
 };
 
 int main(int argc, char **argv)

@@ -8,8 +8,11 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts raw
+# that one host asks whether the other is still there would be a frame too many
+ip -n a neigh replace 192.168.77.2 lladdr "$(in_ns b cat /sys/class/net/v1/address)" nud permanent dev v0
+ip -n b neigh replace 192.168.77.1 lladdr "$(in_ns a cat /sys/class/net/v0/address)" nud permanent dev v1
 # shellcheck disable=SC2086 # a list
-tests_of raw ${ONLY:-wire wrong specs refused order default sniffer vlan loop full gso rss wq leave order}
+tests_of raw ${ONLY:-wire wrong specs refused order default sniffer vlan loop full gso rss wq fatal leave order}
 # what goes while a program has rules
 [ -n "${ONLY:-}" ] || for t in unlink move remove; do
 	tests_of raw $t
