@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "../../include/uapi/rdma/sroce-abi.h"
 
 static int tap_n, tap_failed;
 
@@ -690,6 +691,26 @@ struct sroce_ring *ring_after(void)
 	if (!found)
 		die("no new mapping");
 	return (struct sroce_ring *)found;
+}
+
+struct sroce_ring *ring_at(uint32_t prod)
+{
+	struct sroce_ring *found = NULL;
+	uintptr_t maps[MAX_MAPS];
+	size_t n = uverbs_maps(maps, MAX_MAPS);
+
+	while (n--) {
+		struct sroce_ring *ring = (struct sroce_ring *)maps[n];
+
+		if (__atomic_load_n(&ring->prod, __ATOMIC_ACQUIRE) != prod)
+			continue;
+		if (found)
+			die("more than one ring at %u", prod);
+		found = ring;
+	}
+	if (!found)
+		die("no ring at %u", prod);
+	return found;
 }
 
 bool event_next(const struct end *e, struct ibv_async_event *ev, double seconds)

@@ -166,6 +166,8 @@ struct ibv_cq *cq_make_on(const struct end *e, int entries, struct ibv_comp_chan
 struct sroce_ring;
 void ring_before(void);
 struct sroce_ring *ring_after(void);
+/* The one ring whose producer is at an index: the test has posted as many as nobody else */
+struct sroce_ring *ring_at(uint32_t prod);
 /* zeroed and aligned to pages; and its region */
 struct ibv_mr *mr_make(const struct end *e, size_t len, int access);
 void mr_drop(struct ibv_mr *mr);	/* with its memory */

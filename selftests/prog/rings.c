@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What a program writes into the rings of a queue pair itself: indices that
+ * can't be, which end that queue pair and no other; and FLUSH, for which the
+ * libibverbs of the day may have no call.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "common.h"
+#include "../../include/uapi/rdma/sroce-abi.h"
+
+static struct end ea, eb;
+
+#define SIG IBV_SEND_SIGNALED
+#define POSTED 37		/* a producer index that no other ring has */
+#define ENTRIES 64
+
+/* kernel's enum ib_uverbs_access_flags, which older headers lack */
+#define ACCESS_FLUSH (1 << 8)
+
+/* beyond what the ring can hold, and back before what is done */
+static const uint32_t far[] = { POSTED + ENTRIES + 1, POSTED + 0x80000000, POSTED - 1 };
+
+static void up(struct pair *p)
+{
+	static const struct pair_opts po = {
+		.sq = ENTRIES, .rq = ENTRIES, .sge = 1, .buf = 4096,
+		.access = IBV_ACCESS_REMOTE_WRITE,
+	};
+
+	pair_create(p, &ea, &eb, &po);
+	p->conn.timeout = 12;		/* 17 ms */
+	p->conn.retry_cnt = 2;
+	pair_connect(p);
+}
+
+/* WRITEs are nothing to the other side's rings. */
+static void post_writes(struct pair *p, unsigned int n, int last_flags)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (POST(p->qp[0], .wr_id = i, .opcode = IBV_WR_RDMA_WRITE, .num_sge = 1,
+			 .send_flags = i == n - 1 ? last_flags : 0,
+			 .sg_list = SGE(p->buf[0] + i * 8, 8, p->mr[0]->lkey),
+			 .wr.rdma = { (uintptr_t)p->buf[1] + i * 8, p->mr[1]->rkey }))
+			die("post WRITE");
+}
+
+/* One side is told, once, is in ERR, and can still be destroyed; others live. */
+static void fatal(struct pair *p, int side, struct pair *other)
+{
+	struct ibv_async_event ev;
+
+	event_is(p->e[side], IBV_EVENT_QP_FATAL, p->qp[side], "its event");
+	is_state(p->qp[side], IBV_QPS_ERR, "the queue pair");
+	ok(!event_wait(p->e[side], &ev, 0.1), "said once");
+	if (pair_recv(other, 1, 5, 0, 100) || pair_send(other, 0, 6, 0, 100, SIG))
+		die("post");
+	wc_is(other->scq[0], 6, IBV_WC_SUCCESS, NULL, "another one works");
+	wc_is(other->rcq[1], 5, IBV_WC_SUCCESS, NULL, "in both directions");
+}
+
+static void sq(void)
+{
+	struct pair p, other;
+	struct ibv_wc wc;
+	unsigned int i;
+
+	up(&other);
+	for (i = 0; i < ARRAY_SIZE(far); i++) {
+		up(&p);
+		post_writes(&p, POSTED, SIG);
+		if (!cq_wait(p.scq[0], &wc, PATIENCE) || wc.status)
+			die("nothing is sent");
+		__atomic_store_n(&ring_at(POSTED)->prod, far[i], __ATOMIC_RELEASE);
+		/* has the requester look */
+		if (qp_to(p.qp[0], IBV_QPS_SQD) || qp_to(p.qp[0], IBV_QPS_RTS))
+			diag("it is in ERR already");
+		diag("a send ring's producer at %#x", far[i]);
+		fatal(&p, 0, &other);
+		pair_destroy(&p);
+	}
+	pair_destroy(&other);
+}
+
+static void rq(void)
+{
+	struct pair p, other;
+	struct sroce_ring *ring;
+	unsigned int i, k;
+	struct ibv_wc wc;
+
+	up(&other);
+	for (i = 0; i < ARRAY_SIZE(far); i++) {
+		up(&p);
+		for (k = 0; k < POSTED; k++)
+			if (pair_recv(&p, 1, k, 0, 8))
+				die("post_recv");
+		ring = ring_at(POSTED);
+		/* so that the last case is back before what has been taken */
+		for (k = 0; k < POSTED; k++)
+			if (pair_send(&p, 0, k, 0, 8, SIG) || !cq_wait(p.scq[0], &wc, PATIENCE) ||
+			    wc.status)
+				die("send");
+		__atomic_store_n(&ring->prod, far[i], __ATOMIC_RELEASE);
+		if (pair_send(&p, 0, 99, 0, 8, SIG))
+			die("post_send");
+		diag("a receive ring's producer at %#x", far[i]);
+		fatal(&p, 1, &other);
+		ok(cq_wait(p.scq[0], &wc, PATIENCE) && wc.status, "the sender hears of it");
+		pair_destroy(&p);
+	}
+	pair_destroy(&other);
+}
+
+/*
+ * A WRITE, and a FLUSH of what it wrote, posted as a READ of nothing and made
+ * one while the queue is drained: so nobody has looked at it before.
+ */
+static void post_flush(struct pair *p, const struct ibv_mr *mr, uint64_t addr, uint32_t len,
+		       uint8_t type, uint8_t level)
+{
+	struct sroce_send_wqe *wqe;
+	struct sroce_ring *ring;
+
+	if (qp_to(p->qp[0], IBV_QPS_SQD))
+		die("modify_qp to SQD");
+	post_writes(p, POSTED - 1, 0);
+	if (POST(p->qp[0], .wr_id = 77, .opcode = IBV_WR_RDMA_READ, .send_flags = SIG,
+		 .wr.rdma = { addr, mr->rkey }))
+		die("post READ");
+	ring = ring_at(POSTED);
+	wqe = (struct sroce_send_wqe *)((uint8_t *)(ring + 1) + (POSTED - 1) * SROCE_SQ_BLOCK);
+	if (wqe->wr_id != 77 || wqe->num_blocks != 1)
+		die("not where the request is");
+	wqe->opcode = SROCE_WR_FLUSH;
+	wqe->flush_len = len;
+	wqe->flush_type = type;
+	wqe->flush_level = level;
+	if (qp_to(p->qp[0], IBV_QPS_RTS))
+		die("modify_qp to RTS");
+}
+
+static void flush(void)
+{
+	enum { GLOBAL = 1, PERSISTENT = 2, RANGE = 0, REGION = 1 };
+	static const struct {
+		const char *what;
+		bool right;		/* of the region */
+		int access;		/* of the queue pair */
+		int64_t off, len;
+		uint8_t type, level;
+		enum ibv_wc_status status;
+	} cases[] = {
+		{ "a range", true, ACCESS_FLUSH, 100, 1000, GLOBAL, RANGE, IBV_WC_SUCCESS },
+		{ "a region", true, ACCESS_FLUSH, 0, 0, GLOBAL, REGION, IBV_WC_SUCCESS },
+		{ "a region, whatever the range", true, ACCESS_FLUSH, 0, 1 << 30, GLOBAL, REGION,
+		  IBV_WC_SUCCESS },
+		{ "more than the region", true, ACCESS_FLUSH, 100, 4000, GLOBAL, RANGE,
+		  IBV_WC_REM_ACCESS_ERR },
+		{ "before the region", true, ACCESS_FLUSH, -1, 10, GLOBAL, RANGE,
+		  IBV_WC_REM_ACCESS_ERR },
+		{ "a region without the right", false, ACCESS_FLUSH, 0, 100, GLOBAL, RANGE,
+		  IBV_WC_REM_ACCESS_ERR },
+		{ "a queue pair without the right", true, 0, 0, 100, GLOBAL, RANGE,
+		  IBV_WC_REM_INV_REQ_ERR },
+		{ "to persistence", true, ACCESS_FLUSH, 0, 100, PERSISTENT, RANGE,
+		  IBV_WC_REM_INV_REQ_ERR },
+		{ "to both", true, ACCESS_FLUSH, 0, 100, GLOBAL | PERSISTENT, RANGE,
+		  IBV_WC_REM_INV_REQ_ERR },
+		{ "to nothing", true, ACCESS_FLUSH, 0, 100, 0, RANGE, IBV_WC_REM_INV_REQ_ERR },
+	};
+	unsigned int i, sent = 0;
+	struct ibv_mr *mr;
+	long long before;
+	struct ibv_wc wc;
+	struct pair p;
+
+	before = hw_counter(&eb, "rx_flush_requests");
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+
+		pair_create(&p, &ea, &eb, &(struct pair_opts) {
+			.sq = ENTRIES, .rq = 1, .sge = 1, .buf = 4096,
+			.access = IBV_ACCESS_REMOTE_WRITE });
+		mr = ibv_reg_mr(eb.pd, p.buf[1], 4096, access | (cases[i].right ? ACCESS_FLUSH : 0));
+		if (!mr) {
+			skip("no FLUSH in this kernel", "%s", cases[i].what);
+			pair_destroy(&p);
+			continue;
+		}
+		p.conn.access = access | IBV_ACCESS_REMOTE_READ | cases[i].access;
+		pair_connect(&p);
+		pattern_fill(p.buf[0], i, 0, 4096);
+		post_flush(&p, mr, (uintptr_t)mr->addr + cases[i].off, cases[i].len,
+			   cases[i].type, cases[i].level);
+		wc_is(p.scq[0], 77, cases[i].status, &wc, "%s: %s", cases[i].what,
+		      ibv_wc_status_str(cases[i].status));
+		ok(pattern_check(p.buf[1], i, 0, (POSTED - 1) * 8) < 0, "the WRITEs before it");
+		if (cases[i].status == IBV_WC_SUCCESS)
+			is(wc.opcode, SROCE_WC_FLUSH, "the completion's opcode");
+		sent++;
+		is_state(p.qp[0], cases[i].status ? IBV_QPS_ERR : IBV_QPS_RTS, "the requester");
+		if (ibv_dereg_mr(mr))
+			die("dereg_mr");
+		pair_destroy(&p);
+	}
+	is(hw_counter(&eb, "rx_flush_requests") - before, sent, "each is counted");
+}
+
+static const struct test tests[] = {
+	TEST(sq),
+	TEST(rq),
+	TEST(flush),
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
+}

@@ -1,0 +1,12 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# Rings of queue pairs that a program writes to itself: scribbled over, and FLUSH.
+# lab: timeout 1500
+
+. "$(dirname "$0")/../lib.sh"
+
+[ "$TYPE" = sroce ] || skip_all "the rings are sroce's"
+two_hosts rings
+tests_of rings sq rq flush
+done_testing
