@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What the device tells of itself: its counters, those that a queue pair is
+ * bound to, and what "rdma resource show" has of its objects, are what happened.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common.h"
+
+static struct end ea, eb;
+
+#define SIG IBV_SEND_SIGNALED
+#define LINE 8192
+
+static void up(struct pair *p, const struct pair_opts *po)
+{
+	pair_create(p, &ea, &eb, po);
+	p->conn.access |= IBV_ACCESS_REMOTE_ATOMIC;
+	p->conn.rd_atomic = 4;
+	p->conn.min_rnr_timer = 16;	/* 2.6 ms */
+	pair_connect(p);
+}
+
+/* @n messages of @len, one after the other */
+static void sends(struct pair *p, unsigned int n, uint32_t len)
+{
+	struct ibv_wc wc;
+
+	while (n--)
+		if (pair_recv(p, 1, 1, 0, len) || pair_send(p, 0, 2, 0, len, SIG) ||
+		    !cq_wait(p->scq[0], &wc, PATIENCE) || wc.status ||
+		    !cq_wait(p->rcq[1], &wc, PATIENCE) || wc.status)
+			die("a message of %u bytes", len);
+}
+
+static void remote(struct pair *p, enum ibv_wr_opcode op, unsigned int n, uint32_t len)
+{
+	struct ibv_send_wr wr = {
+		.opcode = op, .send_flags = SIG, .num_sge = 1,
+		.sg_list = SGE(p->buf[0], len, p->mr[0]->lkey),
+	};
+	struct ibv_wc wc;
+
+	if (op == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = (uintptr_t)p->buf[1];
+		wr.wr.atomic.rkey = p->mr[1]->rkey;
+	} else {
+		wr.wr.rdma.remote_addr = (uintptr_t)p->buf[1];
+		wr.wr.rdma.rkey = p->mr[1]->rkey;
+	}
+	while (n--)
+		if (wr_post(p->qp[0], &wr) || !cq_wait(p->scq[0], &wc, PATIENCE) || wc.status)
+			die("opcode %d", op);
+}
+
+/* Each by as many as there were */
+static void counters(void)
+{
+	static const struct {
+		const char *name;
+		bool receiver;
+		long long want;
+	} cases[] = {
+		/* 7 SENDs, 5 WRITEs, 3 READs, 2 ATOMICs, a SEND of three packets */
+		{ "tx_pkts", false, 7 + 5 + 3 + 2 + 3 },
+		{ "rx_pkts", true, 7 + 5 + 3 + 2 + 3 },
+		{ "tx_bytes", false, 7 * 100 + 5 * 200 + 3000 },
+		{ "rx_bytes", true, 7 * 100 + 5 * 200 + 3000 },
+		{ "rx_write_requests", true, 5 },
+		{ "rx_read_requests", true, 3 },
+		{ "rx_atomic_requests", true, 2 },
+		/* a READ of 2500 bytes has three packets; and one for each ATOMIC */
+		{ "rcvd_response", false, 3 * 3 + 2 },
+		{ "tx_bytes", true, 3 * 2500 },
+		{ "rx_bytes", false, 3 * 2500 },
+		{ "retransmitted_pkts", false, 0 },
+		{ "local_ack_timeout_err", false, 0 },
+		{ "out_of_sequence", true, 0 },
+		{ "duplicate_request", true, 0 },
+		{ "sent_err_nak", true, 0 },
+		{ "sent_rnr_nak", true, 0 },
+		{ "rx_no_qp", true, 0 },
+		{ "cq_overflows", true, 0 },
+	};
+	static const struct pair_opts po = {
+		.sq = 16, .rq = 16, .sge = 1, .buf = 4096,
+		.access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+	};
+	long long before[ARRAY_SIZE(cases)], acks, sent, rnr, rnr_rcvd;
+	struct ibv_wc wc;
+	struct pair p;
+	unsigned int i;
+
+	up(&p, &po);
+	for (i = 0; i < ARRAY_SIZE(cases); i++)
+		before[i] = hw_counter(cases[i].receiver ? &eb : &ea, cases[i].name);
+	acks = hw_counter(&ea, "rcvd_ack");
+	sent = hw_counter(&eb, "sent_ack");
+	sends(&p, 7, 100);
+	remote(&p, IBV_WR_RDMA_WRITE, 5, 200);
+	remote(&p, IBV_WR_RDMA_READ, 3, 2500);
+	remote(&p, IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 8);
+	sends(&p, 1, 3000);
+	for (i = 0; i < ARRAY_SIZE(cases); i++)
+		is(hw_counter(cases[i].receiver ? &eb : &ea, cases[i].name) - before[i],
+		   cases[i].want, "%s of the %s", cases[i].name,
+		   cases[i].receiver ? "receiver" : "sender");
+	acks = hw_counter(&ea, "rcvd_ack") - acks;
+	ok(acks >= 8 && acks <= 7 + 5 + 3, "rcvd_ack: one for a SEND or a WRITE, or more (%lld)", acks);
+	is(hw_counter(&eb, "sent_ack") - sent, acks, "sent_ack, as many");
+
+	rnr = hw_counter(&eb, "sent_rnr_nak");
+	rnr_rcvd = hw_counter(&ea, "rnr_nak_retry_err");
+	if (pair_send(&p, 0, 3, 0, 10, SIG))
+		die("post_send");
+	ok(cq_quiet(p.scq[0], 0.05), "a SEND without a receive waits");
+	if (pair_recv(&p, 1, 4, 0, 10))
+		die("post_recv");
+	wc_is(p.scq[0], 3, IBV_WC_SUCCESS, &wc, "until there is one");
+	rnr = hw_counter(&eb, "sent_rnr_nak") - rnr;
+	ok(rnr > 0, "sent_rnr_nak (%lld)", rnr);
+	is(hw_counter(&ea, "rnr_nak_retry_err") - rnr_rcvd, rnr, "rnr_nak_retry_err, as many");
+	pair_destroy(&p);
+}
+
+/* The output's first line that has @which: the number behind @name, or -1 */
+static long long told(const char *cmd, const char *which, const char *name)
+{
+	static char line[LINE];
+	long long v = -1;
+	char key[64];
+	FILE *f = popen(cmd, "r");
+	char *at;
+
+	snprintf(key, sizeof(key), " %s ", name);
+	while (f && v < 0 && fgets(line, sizeof(line), f)) {
+		at = strstr(line, which) ? strstr(line, key) : NULL;
+		if (at)
+			v = strtoll(at + strlen(key), NULL, 0);
+	}
+	if (!f || pclose(f) < 0)
+		die("%s", cmd);
+	return v;
+}
+
+static void shows(const char *what, const char *cmd, const char *which, const char *name,
+		  long long want)
+{
+	char full[64];
+
+	snprintf(full, sizeof(full), "drv_%s", name);
+	is(told(cmd, which, full), want, "%s: %s", what, name);
+}
+
+static void resources(void)
+{
+	static const int access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	struct ibv_srq_init_attr sa = { .attr = { .max_wr = 32, .max_sge = 1 } };
+	struct ibv_srq_attr limit = { .srq_limit = 3 };
+	struct pair_opts po = { .sq = 100, .rq = 20, .sge = 1, .buf = 4096, .access = access };
+	char cmd[2][128], mine[64];
+	struct pair p;
+	int i;
+
+	po.srq = ibv_create_srq(eb.pd, &sa);
+	if (!po.srq)
+		die("create_srq");
+	errno = ibv_modify_srq(po.srq, &limit, IBV_SRQ_LIMIT);
+	if (errno)
+		die("modify_srq");
+	up(&p, &po);
+	for (i = 0; i < 5; i++)
+		if (pair_recv(&p, 1, i, 0, 100))
+			die("post_srq_recv");
+	sends(&p, 7, 100);
+
+	for (i = 0; i < 2; i++)
+		snprintf(cmd[i], sizeof(cmd[i]), "rdma -dd resource show qp link %s/1 lqpn %u",
+			 p.e[i]->name, p.qp[i]->qp_num);
+	shows("sender", cmd[0], " RTS ", "sq_una", 7);
+	shows("sender", cmd[0], " RTS ", "sq_nxt", 7);
+	shows("sender", cmd[0], " RTS ", "sq_fetched", 7);
+	shows("sender", cmd[0], " RTS ", "sq_psn_una", (p.psn[0] + 7) & 0xffffff);
+	shows("sender", cmd[0], " RTS ", "sq_psn_nxt", (p.psn[0] + 7) & 0xffffff);
+	shows("sender", cmd[0], " RTS ", "sq_psn_end", (p.psn[0] + 7) & 0xffffff);
+	shows("sender", cmd[0], " RTS ", "sq_retry_left", p.conn.retry_cnt);
+	shows("sender", cmd[0], " RTS ", "mtu", mtu_bytes(p.conn.mtu));
+	shows("receiver", cmd[1], " RTS ", "rq_epsn", (p.psn[0] + 7) & 0xffffff);
+	shows("receiver", cmd[1], " RTS ", "rq_msn", 7);
+	shows("receiver", cmd[1], " RTS ", "sq_nxt", 0);
+
+	snprintf(cmd[0], sizeof(cmd[0]), "rdma -dd resource show cq dev %s", ea.name);
+	snprintf(mine, sizeof(mine), " cqe %d ", p.scq[0]->cqe);
+	shows("send CQ", cmd[0], mine, "prod", 7);
+	shows("send CQ", cmd[0], mine, "cons", 7);
+	shows("send CQ", cmd[0], mine, "arm", 0);
+	errno = ibv_req_notify_cq(p.scq[0], 0);
+	if (errno)
+		die("req_notify_cq");
+	shows("send CQ, armed", cmd[0], mine, "arm", 1);
+	shows("send CQ", cmd[0], mine, "overflown", 0);
+
+	snprintf(cmd[0], sizeof(cmd[0]), "rdma -dd resource show mr dev %s", eb.name);
+	snprintf(mine, sizeof(mine), " lkey 0x%x ", p.mr[1]->lkey);
+	shows("region", cmd[0], mine, "access", IBV_ACCESS_LOCAL_WRITE | access);
+	shows("region", cmd[0], mine, "odp", 0);
+	shows("region", cmd[0], mine, "dmabuf", 0);
+	shows("region", cmd[0], mine, "windows", 0);
+
+	snprintf(cmd[0], sizeof(cmd[0]), "rdma -dd resource show srq dev %s", eb.name);
+	snprintf(mine, sizeof(mine), " pid %d ", getpid());
+	shows("SRQ", cmd[0], mine, "prod", 5 + 7);
+	shows("SRQ", cmd[0], mine, "cons", 7);
+	shows("SRQ", cmd[0], mine, "entries", 32);
+	shows("SRQ", cmd[0], mine, "limit", 3);
+	shows("SRQ", cmd[0], mine, "broken", 0);
+	pair_destroy(&p);
+	if (ibv_destroy_srq(po.srq))
+		die("destroy_srq");
+}
+
+/* A queue pair with a counter of its own */
+static void bound(void)
+{
+	static const struct pair_opts po = { .sq = 16, .rq = 16, .sge = 1, .buf = 4096 };
+	char bind[128], unbind[128], show[128];
+	long long before, cntn;
+	struct pair p, other;
+
+	up(&p, &po);
+	up(&other, &po);
+	before = hw_counter(&ea, "tx_pkts");
+	snprintf(bind, sizeof(bind), "rdma statistic qp bind link %s/1 lqpn %u", ea.name,
+		 p.qp[0]->qp_num);
+	snprintf(show, sizeof(show), "rdma statistic qp show link %s/1", ea.name);
+	sends(&p, 4, 10);
+	command(bind);
+	cntn = told(show, "cntn", "cntn");
+	ok(cntn > 0, "a counter for one queue pair, number %lld", cntn);
+	sends(&p, 3, 100);
+	sends(&other, 5, 10);
+	is(told(show, "cntn", "tx_pkts"), 3, "tx_pkts: its own, since then");
+	is(told(show, "cntn", "tx_bytes"), 300, "tx_bytes");
+	is(told(show, "cntn", "rcvd_ack"), 3, "rcvd_ack");
+	is(hw_counter(&ea, "tx_pkts") - before, 4 + 3 + 5, "the link's has them all");
+	snprintf(unbind, sizeof(unbind), "rdma statistic qp unbind link %s/1 cntn %lld lqpn %u",
+		 ea.name, cntn, p.qp[0]->qp_num);
+	command(unbind);
+	is(told(show, "cntn", "cntn"), -1, "the counter goes with its last queue pair");
+	sends(&p, 2, 10);
+	is(hw_counter(&ea, "tx_pkts") - before, 4 + 3 + 5 + 2, "and the link's still has them all");
+	pair_destroy(&other);
+	pair_destroy(&p);
+}
+
+static const struct test tests[] = {
+	TEST(counters),
+	TEST(resources),
+	TEST(bound),
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
+}
