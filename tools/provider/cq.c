@@ -86,14 +86,13 @@ static struct sroce_cq *sroce_new_cq(struct ibv_context *ibctx,
 				     const struct ibv_cq_init_attr_ex *attr,
 				     struct ibv_pd *parent, bool one_thread)
 {
-	struct sroce_owner owner;
 	struct sroce_cq *cq;
 	int ret;
 
-	cq = sroce_obj_alloc(parent, sizeof(*cq), SROCE_RES_CQ, &owner);
+	cq = sroce_obj_alloc(parent, sizeof(*cq),
+			     offsetof(struct sroce_cq, owner), SROCE_RES_CQ);
 	if (!cq)
 		return NULL;
-	cq->owner = owner;
 
 	ret = sroce_cq_init(cq, one_thread || sroce_one_thread(parent));
 	if (ret)

@@ -166,28 +166,30 @@ bool sroce_one_thread(struct ibv_pd *ibpd)
  * sroce_obj_alloc - memory for an object
  * @ibpd: the domain it is created in, or NULL
  * @size: bytes
+ * @owner_at: where it has its struct sroce_owner, filled for sroce_obj_free()
  * @type: what it is
- * @owner: filled for sroce_obj_free()
  *
  * The rings are the kernel's, so this is all that there is for a parent domain's
  * allocator to give.
  *
  * Return: zeroed memory, or NULL with errno.
  */
-void *sroce_obj_alloc(struct ibv_pd *ibpd, size_t size,
-		      enum sroce_res_type type, struct sroce_owner *owner)
+void *sroce_obj_alloc(struct ibv_pd *ibpd, size_t size, size_t owner_at,
+		      enum sroce_res_type type)
 {
 	struct sroce_pd *pd = ibpd && to_spd(ibpd)->protection ?
 			      to_spd(ibpd) : NULL;
 	void *obj = IBV_ALLOCATOR_USE_DEFAULT;
+	struct sroce_owner *owner;
+	bool custom;
 
 	size = (size + SROCE_OBJ_ALIGN - 1) & ~(size_t)(SROCE_OBJ_ALIGN - 1);
 	if (pd && pd->alloc)
 		obj = pd->alloc(ibpd, pd->context, size, SROCE_OBJ_ALIGN,
 				SROCE_RES_TYPE(type));
 
-	owner->custom = obj != IBV_ALLOCATOR_USE_DEFAULT;
-	if (!owner->custom)
+	custom = obj != IBV_ALLOCATOR_USE_DEFAULT;
+	if (!custom)
 		obj = aligned_alloc(SROCE_OBJ_ALIGN, size);
 	if (!obj) {
 		errno = ENOMEM;
@@ -195,6 +197,8 @@ void *sroce_obj_alloc(struct ibv_pd *ibpd, size_t size,
 	}
 
 	memset(obj, 0, size);
+	owner = (struct sroce_owner *)((uint8_t *)obj + owner_at);
+	owner->custom = custom;
 	owner->type = type;
 	owner->parent = pd;
 	if (pd)

@@ -229,13 +229,19 @@ static void sroce_init_qp(struct sroce_qp *qp, bool unlocked)
 	sroce_lock_init(&qp->rq.lock, unlocked);
 }
 
+static struct sroce_qp *sroce_new_qp(struct ibv_pd *pd)
+{
+	return sroce_obj_alloc(pd, sizeof(struct sroce_qp),
+			       offsetof(struct sroce_qp, owner),
+			       SROCE_RES_QP);
+}
+
 struct ibv_qp *sroce_create_qp_ex(struct ibv_context *ibctx,
 				  struct ibv_qp_init_attr_ex *attr)
 {
 	struct ibv_pd *pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD ?
 			    attr->pd : NULL;
 	struct sroce_create_qp_resp resp;
-	struct sroce_owner owner;
 	struct sroce_qp *qp;
 	struct ibv_qp *ibqp;
 	int ret;
@@ -246,10 +252,9 @@ struct ibv_qp *sroce_create_qp_ex(struct ibv_context *ibctx,
 		return NULL;
 	}
 
-	qp = sroce_obj_alloc(pd, sizeof(*qp), SROCE_RES_QP, &owner);
+	qp = sroce_new_qp(pd);
 	if (!qp)
 		return NULL;
-	qp->owner = owner;
 	ibqp = &qp->vqp.qp;
 
 	if (attr->comp_mask & SROCE_QP_EX_ATTRS)
@@ -311,14 +316,12 @@ struct ibv_qp *sroce_open_qp(struct ibv_context *ibctx,
 {
 	struct ib_uverbs_create_qp_resp resp = {};
 	struct ibv_open_qp cmd = {};
-	struct sroce_owner owner;
 	struct sroce_qp *qp;
 	int ret;
 
-	qp = sroce_obj_alloc(NULL, sizeof(*qp), SROCE_RES_QP, &owner);
+	qp = sroce_new_qp(NULL);
 	if (!qp)
 		return NULL;
-	qp->owner = owner;
 
 	ret = ibv_cmd_open_qp(ibctx, &qp->vqp, sizeof(qp->vqp), attr, &cmd,
 			      sizeof(cmd), &resp, sizeof(resp));

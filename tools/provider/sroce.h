@@ -370,8 +370,8 @@ int sroce_dealloc_td(struct ibv_td *ibtd);
 struct ibv_pd *sroce_alloc_parent_domain(struct ibv_context *ibctx,
 					 struct ibv_parent_domain_init_attr *attr);
 bool sroce_one_thread(struct ibv_pd *ibpd);
-void *sroce_obj_alloc(struct ibv_pd *ibpd, size_t size,
-		      enum sroce_res_type type, struct sroce_owner *owner);
+void *sroce_obj_alloc(struct ibv_pd *ibpd, size_t size, size_t owner_at,
+		      enum sroce_res_type type);
 void sroce_obj_free(const struct sroce_owner *owner, void *obj);
 
 /* verbs.c */

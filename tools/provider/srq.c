@@ -26,14 +26,14 @@ static_assert(sizeof(struct sroce_create_srq_full_resp) ==
 
 static struct sroce_srq *sroce_new_srq(struct ibv_pd *pd)
 {
-	struct sroce_owner owner;
 	struct sroce_srq *srq;
 
-	srq = sroce_obj_alloc(pd, sizeof(*srq), SROCE_RES_SRQ, &owner);
+	srq = sroce_obj_alloc(pd, sizeof(*srq),
+			      offsetof(struct sroce_srq, owner),
+			      SROCE_RES_SRQ);
 	if (!srq)
 		return NULL;
 
-	srq->owner = owner;
 	sroce_lock_init(&srq->wq.lock, sroce_one_thread(pd));
 	return srq;
 }
@@ -43,6 +43,25 @@ static void sroce_drop_srq(struct sroce_srq *srq)
 	sroce_unmap_ring(&srq->wq.ring);
 	sroce_lock_fini(&srq->wq.lock);
 	sroce_obj_free(&srq->owner, srq);
+}
+
+/*
+ * @ret is what the kernel said to the making of @srq: map its ring, or leave
+ * nothing of it. Return: 0, or -1 with errno.
+ */
+static int sroce_finish_srq(struct ibv_context *ibctx, struct sroce_srq *srq,
+			    int ret, const struct sroce_ring_map *map,
+			    uint32_t max_sge)
+{
+	if (!ret) {
+		ret = sroce_map_recv_ring(ibctx, &srq->wq, map, max_sge);
+		if (!ret)
+			return 0;
+		ibv_cmd_destroy_srq(&srq->vsrq.srq);
+	}
+	sroce_drop_srq(srq);
+	errno = ret;
+	return -1;
 }
 
 struct ibv_srq *sroce_create_srq(struct ibv_pd *pd,
@@ -59,22 +78,10 @@ struct ibv_srq *sroce_create_srq(struct ibv_pd *pd,
 
 	ret = ibv_cmd_create_srq(pd, &srq->vsrq.srq, attr, &cmd, sizeof(cmd),
 				 &resp.ibv_resp, sizeof(resp));
-	if (ret)
-		goto err_drop;
-
-	ret = sroce_map_recv_ring(pd->context, &srq->wq, &resp.drv.srq,
-				  attr->attr.max_sge);
-	if (ret)
-		goto err_destroy;
-
+	if (sroce_finish_srq(pd->context, srq, ret, &resp.drv.srq,
+			     attr->attr.max_sge))
+		return NULL;
 	return &srq->vsrq.srq;
-
-err_destroy:
-	ibv_cmd_destroy_srq(&srq->vsrq.srq);
-err_drop:
-	sroce_drop_srq(srq);
-	errno = ret;
-	return NULL;
 }
 
 /* libibverbs asks for a basic one by ibv_create_srq(), so this is of another. */
@@ -103,25 +110,14 @@ struct ibv_srq *sroce_create_srq_ex(struct ibv_context *ibctx,
 
 	ret = ibv_cmd_create_srq_ex(ibctx, &srq->vsrq, attr, &cmd, sizeof(cmd),
 				    &resp.ibv_resp, sizeof(resp));
-	if (ret)
-		goto err_drop;
-
-	ret = sroce_map_recv_ring(ibctx, &srq->wq, &resp.drv.srq,
-				  attr->attr.max_sge);
-	if (ret)
-		goto err_destroy;
+	if (sroce_finish_srq(ibctx, srq, ret, &resp.drv.srq,
+			     attr->attr.max_sge))
+		return NULL;
 
 	srq->vsrq.srq.srq_context = attr->srq_context;
 	srq->vsrq.srq.pd = attr->pd;
 	sroce_cq_xrc(to_scq(srq->vsrq.cq), 1);
 	return &srq->vsrq.srq;
-
-err_destroy:
-	ibv_cmd_destroy_srq(&srq->vsrq.srq);
-err_drop:
-	sroce_drop_srq(srq);
-	errno = ret;
-	return NULL;
 }
 
 /**

@@ -34,7 +34,6 @@ struct ibv_wq *sroce_create_wq(struct ibv_context *ibctx,
 {
 	struct sroce_create_wq_full_resp resp = {};
 	struct ibv_create_wq cmd = {};
-	struct sroce_owner owner;
 	struct sroce_rwq *wq;
 	int ret;
 
@@ -43,10 +42,10 @@ struct ibv_wq *sroce_create_wq(struct ibv_context *ibctx,
 		return NULL;
 	}
 
-	wq = sroce_obj_alloc(attr->pd, sizeof(*wq), SROCE_RES_WQ, &owner);
+	wq = sroce_obj_alloc(attr->pd, sizeof(*wq),
+			     offsetof(struct sroce_rwq, owner), SROCE_RES_WQ);
 	if (!wq)
 		return NULL;
-	wq->owner = owner;
 
 	ret = ibv_cmd_create_wq(ibctx, attr, &wq->ibwq, &cmd, sizeof(cmd),
 				&resp.ibv_resp, sizeof(resp));
