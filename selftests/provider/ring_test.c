@@ -811,12 +811,13 @@ static void check_opcode(struct sroce_qp *qp, int op, struct ibv_ah *ah,
 	CHECK(!memcmp(data + 12, &sge.lkey, 4));
 }
 
+/* All that can be posted to */
+static const enum ibv_qp_type types[] = {
+	IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_RAW_PACKET,
+};
+
 static void test_opcodes(struct sroce_cq *cq)
 {
-	static const enum ibv_qp_type types[] = {
-		IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND,
-		IBV_QPT_RAW_PACKET,
-	};
 	struct ibv_ah_attr attr = {};
 	struct ibv_ah *ah = sroce_create_ah(pd, &attr);
 	struct ibv_mw *mw = sroce_alloc_mw(pd, IBV_MW_TYPE_2);
@@ -1604,10 +1605,6 @@ static void snapshot(struct sroce_qp *qp, uint8_t *to)
 
 static void test_wr_same(struct sroce_cq *cq)
 {
-	static const enum ibv_qp_type types[] = {
-		IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND,
-		IBV_QPT_RAW_PACKET,
-	};
 	struct ibv_ah_attr ah_attr = {};
 	struct ibv_ah *ah = sroce_create_ah(pd, &ah_attr);
 	struct ibv_mw *mw = sroce_alloc_mw(pd, IBV_MW_TYPE_2);
