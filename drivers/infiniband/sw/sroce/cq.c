@@ -186,18 +186,13 @@ err_count:
 static int cq_swap(struct sroce_cq *cq, struct sroce_queue *q)
 {
 	int err = -EINVAL;
-	u32 cons, num;
+	u32 cons;
 
 	spin_lock_bh(&cq->lock);
 	cons = READ_ONCE(cq->q.ring->cons);
-	num = cq->prod - cons;
-	if (!cq->overflown && num <= cq->q.mask + 1 && num <= q->mask + 1) {
-		sroce_queue_move(q, &cq->q, cons, num);
-		q->ring->arm = READ_ONCE(cq->q.ring->arm);
-		swap(cq->q, *q);
-		cq->ibcq.cqe = cq->q.mask + 1;
-		err = 0;
-	}
+	if (!cq->overflown)
+		err = sroce_queue_exchange(&cq->q, q, cons, cq->prod - cons);
+	cq->ibcq.cqe = cq->q.mask + 1;
 	spin_unlock_bh(&cq->lock);
 	return err;
 }

@@ -1116,7 +1116,7 @@ void sroce_mmap_free(struct rdma_user_mmap_entry *entry);
 struct sroce_mapping *sroce_mapping_alloc(struct ib_ucontext *ibuc, size_t size);
 int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entries,
 		      u32 entry_size, struct sroce_ring_map *map);
-void sroce_queue_move(struct sroce_queue *to, const struct sroce_queue *from, u32 cons, u32 num);
+int sroce_queue_exchange(struct sroce_queue *q, struct sroce_queue *other, u32 cons, u32 num);
 void sroce_queue_free(struct sroce_queue *q);
 extern const struct uapi_definition sroce_uapi_defs[];
 

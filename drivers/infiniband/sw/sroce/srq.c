@@ -258,15 +258,10 @@ err_count:
 static int srq_swap(struct sroce_srq *srq, struct sroce_queue *q)
 {
 	int err = -EINVAL;
-	u32 num;
 
 	spin_lock_bh(&srq->lock);
-	num = srq_posted(srq);
-	if (!srq->broken && num <= srq->q.mask + 1 && num <= q->mask + 1) {
-		sroce_queue_move(q, &srq->q, srq->cons, num);
-		swap(srq->q, *q);
-		err = 0;
-	}
+	if (!srq->broken)
+		err = sroce_queue_exchange(&srq->q, q, srq->cons, srq_posted(srq));
 	spin_unlock_bh(&srq->lock);
 	return err;
 }

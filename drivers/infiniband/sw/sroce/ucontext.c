@@ -193,20 +193,29 @@ int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entri
 }
 
 /**
- * sroce_queue_move - fill a ring that is to take another's place
- * @to: the new one, which nobody looks at yet
- * @from: the one in use; its lock is held
- * @cons: index of its oldest entry
- * @num: entries from there on; both rings have as many
+ * sroce_queue_exchange - have another ring take the place of the one in use
+ * @q: the one in use; its lock is held
+ * @other: one with entries of the same size, which nobody looks at yet; what
+ *	was in use, afterwards
+ * @cons: index of the oldest entry
+ * @num: entries from there on, on the word of whoever wrote the indices
  *
- * Entries keep their indices, so that no index of either side has to change.
+ * Entries keep their indices, so that no index of either side has to change;
+ * who has armed the ring still has.
+ *
+ * Return: 0, or -EINVAL with nothing changed if one of the two has fewer entries.
  */
-void sroce_queue_move(struct sroce_queue *to, const struct sroce_queue *from, u32 cons, u32 num)
+int sroce_queue_exchange(struct sroce_queue *q, struct sroce_queue *other, u32 cons, u32 num)
 {
-	to->ring->cons = cons;
-	to->ring->prod = cons + num;
+	if (num > q->mask + 1 || num > other->mask + 1)
+		return -EINVAL;
+	other->ring->cons = cons;
+	other->ring->prod = cons + num;
+	other->ring->arm = READ_ONCE(q->ring->arm);
 	for (; num; num--, cons++)
-		memcpy(queue_entry(to, cons), queue_entry(from, cons), from->entry_size);
+		memcpy(queue_entry(other, cons), queue_entry(q, cons), q->entry_size);
+	swap(*q, *other);
+	return 0;
 }
 
 /**
