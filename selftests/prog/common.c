@@ -341,6 +341,16 @@ void qp_connect(struct ibv_qp *qp, const struct end *e, uint32_t psn, const stru
 		die("%s: modify_qp to RTS", e->name);
 }
 
+void qps_connect(struct ibv_qp *qp_a, const struct end *a, uint32_t psn_a,
+		 struct ibv_qp *qp_b, const struct end *b, uint32_t psn_b, const struct conn *c)
+{
+	const struct peer peer_a = { .qpn = qp_a->qp_num, .psn = psn_a, .gid = a->gid };
+	const struct peer peer_b = { .qpn = qp_b->qp_num, .psn = psn_b, .gid = b->gid };
+
+	qp_connect(qp_a, a, psn_a, &peer_b, c);
+	qp_connect(qp_b, b, psn_b, &peer_a, c);
+}
+
 int qp_to(struct ibv_qp *qp, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr a = { .qp_state = state };
@@ -348,7 +358,7 @@ int qp_to(struct ibv_qp *qp, enum ibv_qp_state state)
 	return ibv_modify_qp(qp, &a, IBV_QP_STATE);
 }
 
-enum ibv_qp_state qp_state(struct ibv_qp *qp)
+struct ibv_qp_attr qp_query(struct ibv_qp *qp)
 {
 	struct ibv_qp_init_attr ia;
 	struct ibv_qp_attr a;
@@ -356,7 +366,12 @@ enum ibv_qp_state qp_state(struct ibv_qp *qp)
 	errno = ibv_query_qp(qp, &a, IBV_QP_STATE, &ia);
 	if (errno)
 		die("query_qp");
-	return a.qp_state;
+	return a;
+}
+
+enum ibv_qp_state qp_state(struct ibv_qp *qp)
+{
+	return qp_query(qp).qp_state;
 }
 
 const char *state_name(int state)
@@ -442,17 +457,7 @@ void pair_create(struct pair *p, struct end *a, struct end *b, const struct pair
 
 void pair_connect(struct pair *p)
 {
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		struct peer peer = {
-			.qpn = p->qp[!i]->qp_num,
-			.psn = p->psn[!i],
-			.gid = p->e[!i]->gid,
-		};
-
-		qp_connect(p->qp[i], p->e[i], p->psn[i], &peer, &p->conn);
-	}
+	qps_connect(p->qp[0], p->e[0], p->psn[0], p->qp[1], p->e[1], p->psn[1], &p->conn);
 }
 
 void pair_up(struct pair *p, struct end *a, struct end *b, const struct conn *c)
@@ -493,14 +498,9 @@ void pair_destroy(struct pair *p)
 
 int pair_send(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len, int flags)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)p->buf[side] + off,
-		.length = len,
-		.lkey = p->mr[side]->lkey,
-	};
 	struct ibv_send_wr wr = {
 		.wr_id = wr_id,
-		.sg_list = &sge,
+		.sg_list = SGE(p->buf[side] + off, len, p->mr[side]->lkey),
 		.num_sge = 1,
 		.opcode = IBV_WR_SEND,
 		.send_flags = flags,
@@ -511,14 +511,9 @@ int pair_send(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len
 
 int pair_recv(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)p->buf[side] + off,
-		.length = len,
-		.lkey = p->mr[side]->lkey,
-	};
 	struct ibv_recv_wr wr = {
 		.wr_id = wr_id,
-		.sg_list = &sge,
+		.sg_list = SGE(p->buf[side] + off, len, p->mr[side]->lkey),
 		.num_sge = 1,
 	}, *bad;
 

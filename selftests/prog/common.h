@@ -108,7 +108,11 @@ int qp_rts(struct ibv_qp *qp, uint32_t psn, const struct conn *c);
 /* reset to ready to send */
 void qp_connect(struct ibv_qp *qp, const struct end *e, uint32_t psn, const struct peer *p,
 		const struct conn *c);
+/* two with each other */
+void qps_connect(struct ibv_qp *qp_a, const struct end *a, uint32_t psn_a,
+		 struct ibv_qp *qp_b, const struct end *b, uint32_t psn_b, const struct conn *c);
 int qp_to(struct ibv_qp *qp, enum ibv_qp_state state);
+struct ibv_qp_attr qp_query(struct ibv_qp *qp);
 enum ibv_qp_state qp_state(struct ibv_qp *qp);
 const char *state_name(int state);
 

@@ -69,14 +69,11 @@ static struct ibv_qp *qp_make(struct end *e, struct ibv_cq *scq, struct ibv_cq *
 static void connect_two(struct ibv_qp *a, struct ibv_qp *b, unsigned int rd_atomic)
 {
 	struct conn c = conn_default;
-	struct peer pa = { .qpn = b->qp_num, .psn = 3, .gid = eb.gid };
-	struct peer pb = { .qpn = a->qp_num, .psn = 7, .gid = ea.gid };
 
 	c.access = IBV_ACCESS_LOCAL_WRITE | R_ALL;
 	c.rd_atomic = rd_atomic;
 	c.timeout = 18;
-	qp_connect(a, &ea, 7, &pa, &c);
-	qp_connect(b, &eb, 3, &pb, &c);
+	qps_connect(a, &ea, 7, b, &eb, 3, &c);
 }
 
 /* A queue holds max_qp_wr requests, which all execute. */

@@ -796,7 +796,6 @@ static void srq(void)
 			.qp_type = IBV_QPT_RC,
 		};
 		struct stream *s = &all[i];
-		struct peer peer;
 
 		s->cq = cq_make(&ea, 64);
 		ia.send_cq = ia.recv_cq = s->cq;
@@ -806,10 +805,7 @@ static void srq(void)
 		rqp[i] = ibv_create_qp(eb.pd, &ia);
 		if (!s->qp || !rqp[i])
 			die("create_qp");
-		peer = (struct peer) { .qpn = rqp[i]->qp_num, .psn = i, .gid = eb.gid };
-		qp_connect(s->qp, &ea, 1000 + i, &peer, &c);
-		peer = (struct peer) { .qpn = s->qp->qp_num, .psn = 1000 + i, .gid = ea.gid };
-		qp_connect(rqp[i], &eb, i, &peer, &c);
+		qps_connect(s->qp, &ea, 1000 + i, rqp[i], &eb, i, &c);
 		s->peer_qpn = rqp[i]->qp_num;
 		s->max_sge = 4;
 		s->window = 16;
@@ -889,7 +885,6 @@ static void xrc_run(const char *name, bool ex)
 			.send_ops_flags = EX_RC,
 		};
 		struct stream *s = &all[i];
-		struct peer peer;
 
 		ia.send_cq = s->cq = cq_make(&ea, 64);
 		s->qp = ibv_create_qp_ex(ea.ctx, &ia);
@@ -900,10 +895,7 @@ static void xrc_run(const char *name, bool ex)
 		tgt[i] = ibv_create_qp_ex(eb.ctx, &ia);
 		if (!s->qp || !tgt[i])
 			die("create_qp_ex");
-		peer = (struct peer) { .qpn = tgt[i]->qp_num, .psn = i, .gid = eb.gid };
-		qp_connect(s->qp, &ea, 1000 + i, &peer, &c);
-		peer = (struct peer) { .qpn = s->qp->qp_num, .psn = 1000 + i, .gid = ea.gid };
-		qp_connect(tgt[i], &eb, i, &peer, &c);
+		qps_connect(s->qp, &ea, 1000 + i, tgt[i], &eb, i, &c);
 		s->peer_qpn = tgt[i]->qp_num;
 		s->max_sge = 4;
 		s->max_inline = 64;

@@ -449,12 +449,8 @@ static void query(void)
 
 static bool draining(struct ibv_qp *q)
 {
-	struct ibv_qp_init_attr ia;
-	struct ibv_qp_attr a;
+	const struct ibv_qp_attr a = qp_query(q);
 
-	errno = ibv_query_qp(q, &a, IBV_QP_STATE, &ia);
-	if (errno)
-		die("query_qp");
 	return a.qp_state == IBV_QPS_SQD && a.sq_draining;
 }
 
