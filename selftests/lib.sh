@@ -302,15 +302,13 @@ check_dmesg() {
 # --- two hosts -------------------------------------------------------------------
 
 # Namespaces a and b, joined by v0 (192.168.77.1, fd77::1) and v1 (.2, ::2).
-hosts_up() { # [MTU]
-	local mtu=${1:-1500}
-
+hosts_up() {
 	need ip
 	hosts_down
 	defer hosts_down
 	host_ns a
 	host_ns b
-	ip link add v0 netns a mtu "$mtu" type veth peer name v1 netns b mtu "$mtu" ||
+	ip link add v0 netns a mtu 1500 type veth peer name v1 netns b mtu 1500 ||
 		bail "cannot make a veth pair"
 	host_addr a v0 1
 	host_addr b v1 2
