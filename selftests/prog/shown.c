@@ -213,11 +213,16 @@ static void resources(void)
 
 	snprintf(cmd[0], sizeof(cmd[0]), "rdma -dd resource show srq dev %s", eb.name);
 	snprintf(mine, sizeof(mine), " pid %d ", getpid());
-	shows("SRQ", cmd[0], mine, "prod", 5 + 7);
-	shows("SRQ", cmd[0], mine, "cons", 7);
-	shows("SRQ", cmd[0], mine, "entries", 32);
-	shows("SRQ", cmd[0], mine, "limit", 3);
-	shows("SRQ", cmd[0], mine, "broken", 0);
+	/* drivers are asked from Linux 6.7 on */
+	if (told(cmd[0], mine, "drv_prod") < 0) {
+		skip("not in this kernel", "SRQ");
+	} else {
+		shows("SRQ", cmd[0], mine, "prod", 5 + 7);
+		shows("SRQ", cmd[0], mine, "cons", 7);
+		shows("SRQ", cmd[0], mine, "entries", 32);
+		shows("SRQ", cmd[0], mine, "limit", 3);
+		shows("SRQ", cmd[0], mine, "broken", 0);
+	}
 	pair_destroy(&p);
 	if (ibv_destroy_srq(po.srq))
 		die("destroy_srq");
