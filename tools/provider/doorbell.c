@@ -111,7 +111,7 @@ void sroce_defer(struct sroce_qp *qp)
  */
 static bool sroce_held_due(struct sroce_held *held)
 {
-	__atomic_exchange_n(&held->queued, false, __ATOMIC_SEQ_CST);
+	(void)__atomic_exchange_n(&held->queued, false, __ATOMIC_SEQ_CST);
 	return sroce_ring_state(&held->qp->sq.ring) != SROCE_RING_AWAKE &&
 	       sroce_ring_unseen(&held->qp->sq.ring);
 }
