@@ -312,7 +312,6 @@ static void take_response(struct sroce_qp *qp, struct sroce_rx *rx)
 
 	sq->rsp_psn = wire_psn_add(rx->pkt.psn, 1);
 	swqe->answered = k + 1 == swqe->num_pkts;
-	sq->news += swqe->answered;
 	sroce_ack_advance(qp, sq->rsp_psn);
 }
 

@@ -80,6 +80,14 @@ void sroce_burst_exit(void)
 	}
 }
 
+/* From an address to itself: what is sent never leaves the link. */
+static bool path_to_self(const struct sroce_path *path)
+{
+	if (path->ipv6)
+		return ipv6_addr_equal(&path->saddr.in6, &path->daddr.in6);
+	return path->saddr.in4 == path->daddr.in4;
+}
+
 /**
  * sroce_burst_start - get ready to send
  * @b: the burst
@@ -100,6 +108,7 @@ int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce
 	b->path = path;
 	b->net = path->net;
 	b->ipv6 = path->ipv6;
+	b->self = path_to_self(path);
 	b->skb = NULL;
 	b->num_pkts = 0;
 
@@ -243,7 +252,9 @@ void sroce_burst_commit(struct sroce_burst *b)
 	struct sk_buff *skb = b->skb;
 	int n = skb_shinfo(skb)->nr_frags;
 
-	put_icrc(b);
+	/* bytes that stay in memory are not checked by anybody */
+	if (!b->self)
+		put_icrc(b);
 	if (n && skb_can_coalesce(skb, n, b->page, c->used)) {
 		skb_frag_size_add(&skb_shinfo(skb)->frags[n - 1], b->pkt_len);
 		skb->len += b->pkt_len;
@@ -329,7 +340,8 @@ void sroce_burst_seal(struct sroce_burst *b)
 		return;
 	}
 
-	put_checksum(skb, b->path, b->num_pkts > 1);
+	if (!b->self)
+		put_checksum(skb, b->path, b->num_pkts > 1);
 	if (b->num_pkts > 1) {
 		skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
 		skb_shinfo(skb)->gso_size = b->seg_len;
@@ -344,7 +356,8 @@ void sroce_burst_seal(struct sroce_burst *b)
  * sroce_burst_send - hand a sealed burst to the stack
  * @b: the burst; an empty one is fine
  *
- * RCU is held, for the namespace. Return: 0; -ENOBUFS if the device's queue
+ * RCU is held, for the namespace. To an address of this link's, the packets
+ * arrive before this returns. Return: 0; -ENOBUFS if the device's queue
  * would not have it, which is back-pressure and no loss; or another errno,
  * for a loss like any other.
  */
@@ -358,7 +371,11 @@ int sroce_burst_send(struct sroce_burst *b)
 		return 0;
 	b->skb = NULL;
 	len = skb->len;
-	err = sroce_net_send(skb, b->net, b->ipv6);
+	sroce_qp_count(b->num->qp, TX_BURSTS);
+	if (b->self)
+		err = sroce_net_self(skb, b->net, b->ipv6);
+	else
+		err = sroce_net_send(skb, b->net, b->ipv6);
 	trace_sroce_burst(b, len, err);
 	return err;
 }

@@ -6,7 +6,7 @@
  * told of every such request costs a system call. One that posts a stream
  * gains by the opposite: let some collect, and they share the call, a burst,
  * an acknowledgement. Which of the two a program does is told by what it
- * could have reacted to. If nothing has come in on the queue pair since it
+ * could have reacted to. If no request has come in on the queue pair since it
  * posted last, nor has it taken its last completion, then what it posts now
  * is no answer to anything: it did not wait then, nor will it.
  *
@@ -180,7 +180,7 @@ static bool several_posted(const struct sroce_sq *sq)
 void sroce_doorbell_judge(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
-	const u32 heard = READ_ONCE(qp->rq.news) + sq->news;
+	const u32 heard = READ_ONCE(qp->rq.news);
 	const bool several = several_posted(sq);
 	const bool lone = all_polled(qp) && !several;
 	const s64 gap = ktime_to_ns(ktime_sub(ktime_get(), READ_ONCE(sq->rung)));

@@ -287,6 +287,7 @@ enum rx_side {
  * @snet: the namespace's links
  * @sdev: one of them, to count what belongs to no queue pair
  * @num: packets of it so far
+ * @self: of this link, in memory that nobody else writes: there is no ICRC
  * @id_step: by how much the identification grows from packet to packet
  * @pos: the next packet's BTH
  * @qp: taken for a run of its packets
@@ -305,6 +306,7 @@ struct rx_burst {
 	struct sroce_net *snet;
 	struct sroce_dev *sdev;
 	u32 num;
+	bool self;
 	u32 id_step;
 	struct sroce_rx_pos pos;
 	struct sroce_qp *qp;
@@ -616,7 +618,7 @@ static void rx_segment(struct rx_burst *rx, u32 len)
 	sroce_rx_copy(&pos, hdr, min_t(u32, len, sizeof(hdr)));
 	if (wire_parse(hdr, len, &packet.pkt) != WIRE_OK) {
 		sroce_count(rx->sdev, RX_MALFORMED);
-	} else if (!rx_icrc(rx, hdr, len)) {
+	} else if (!rx->self && !rx_icrc(rx, hdr, len)) {
 		sroce_count(rx->sdev, RX_ICRC);
 	} else {
 		packet.skb = rx->skb;
@@ -649,12 +651,11 @@ static struct sroce_dev *rx_dev(const struct sroce_net *snet, const struct sk_bu
 	return any;
 }
 
-/* An skb's UDP payload lies at @off; it is ours to free. RCU is held. */
-static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
+static struct rx_burst rx_start(struct net *net, struct sk_buff *skb, bool ipv6)
 {
-	struct skb_shared_info *shinfo = skb_shinfo(skb);
 	struct sroce_net *snet = net_generic(net, sroce_net_id);
-	struct rx_burst rx = {
+
+	return (struct rx_burst) {
 		.skb = skb,
 		.ip = skb_network_header(skb),
 		.ipv6 = ipv6,
@@ -664,13 +665,35 @@ static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 		.qpn = ~0U,
 		.pos = { .skb = skb, .frag = -1 },
 	};
+}
+
+/* Packets of @seg bytes each, the last may be shorter, from @off on. */
+static void rx_segments(struct rx_burst *rx, u32 off, u32 seg)
+{
+	u32 left = rx->skb->len - off;
+
+	rx_piece(&rx->pos);
+	sroce_rx_copy(&rx->pos, NULL, off);
+	sroce_count(rx->sdev, RX_BURSTS);
+	trace_sroce_receive(left, DIV_ROUND_UP(left, seg));
+	for (; left; left -= min(left, seg))
+		rx_segment(rx, min(left, seg));
+	run_end(rx);
+}
+
+/* An skb's UDP payload lies at @off; it is ours to free. RCU is held. */
+static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
+{
 	const struct udphdr *udp = (const void *)(skb->data + off - WIRE_UDP_LEN);
+	struct rx_burst rx = rx_start(net, skb, ipv6);
+	struct skb_shared_info *shinfo = skb_shinfo(skb);
+	u32 seg = skb->len - off;
 	struct sk_buff *part;
-	u32 left = skb->len - off;
-	u32 seg = left;
 
 	if (!rx.sdev)
 		return;
+	if (ntohs(udp->len) != seg + WIRE_UDP_LEN)
+		goto malformed;
 	if (skb_is_gso(skb)) {
 		/* a list of whole packets is for forwarding, not for us */
 		if (!(shinfo->gso_type & SKB_GSO_UDP_L4) ||
@@ -678,29 +701,48 @@ static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 			goto malformed;
 		seg = shinfo->gso_size;
 	}
-	/* a fragment that was itself put together; rx_piece() knows one level */
+	/* a fragment that was itself put together; rx_next_piece() knows one level */
 	skb_walk_frags(skb, part)
 		if (skb_has_frag_list(part))
 			goto malformed;
-	if (ntohs(udp->len) != left + WIRE_UDP_LEN || !skb_frags_readable(skb) || !seg)
+	if (!skb_frags_readable(skb) || !seg)
 		goto malformed;
 	if (udp->check && nf_checksum(skb, NF_INET_LOCAL_IN, off - WIRE_UDP_LEN, IPPROTO_UDP,
 				      ipv6 ? AF_INET6 : AF_INET)) {
 		sroce_count(rx.sdev, RX_CSUM);
 		return;
 	}
-
-	rx_piece(&rx.pos);
-	sroce_rx_copy(&rx.pos, NULL, off);
-	sroce_count(rx.sdev, RX_BURSTS);
-	trace_sroce_receive(left, DIV_ROUND_UP(left, seg));
-	for (; left; left -= min(left, seg))
-		rx_segment(&rx, min(left, seg));
-	run_end(&rx);
+	rx_segments(&rx, off, seg);
 	return;
 
 malformed:
 	sroce_count(rx.sdev, RX_MALFORMED);
+}
+
+/**
+ * sroce_net_self - what is sent to its sender's own address has arrived
+ * @skb: from its IP header on, with its route; consumed
+ * @net: namespace; RCU is held
+ * @ipv6: which it is
+ *
+ * Bottom halves are off. What this makes others send comes back here: a queue
+ * pair's sides have one owner at a time, so that one that is at it is left a
+ * note, and this nests no deeper than there are sides of two queue pairs.
+ *
+ * Return: 0.
+ */
+int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6)
+{
+	const u32 off = skb_transport_offset(skb) + WIRE_UDP_LEN;
+	struct rx_burst rx;
+
+	skb->dev = sroce_dst_dev(skb_dst(skb));
+	rx = rx_start(net, skb, ipv6);
+	rx.self = true;
+	if (rx.sdev)
+		rx_segments(&rx, off, skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : skb->len - off);
+	consume_skb(skb);
+	return 0;
 }
 
 /*

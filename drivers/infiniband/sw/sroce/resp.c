@@ -39,9 +39,12 @@ void sroce_resp_request(struct sroce_qp *qp, const struct sroce_res *res)
 	if (rq->num_res >= rq->max_res && slot->owed)
 		rq->num_owed--;
 	*slot = *res;
-	rq->num_owed++;
-	if (++rq->num_res == 2 * rq->max_res)
+	if (!rq->num_owed++)
+		rq->first_owed = rq->num_res;
+	if (++rq->num_res == 2 * rq->max_res) {
 		rq->num_res = rq->max_res;
+		rq->first_owed -= min(rq->first_owed, rq->max_res);
+	}
 }
 
 /* The oldest resource that is kept. */
@@ -90,6 +93,8 @@ bool sroce_resp_again(struct sroce_qp *qp, const struct wire_pkt *pkt)
 		return false;
 	if (!res->owed)
 		rq->num_owed++;
+	/* it may be any of those that are kept */
+	rq->first_owed = 0;
 	res->owed = true;
 	res->start = k;
 	res->next = k;
@@ -102,9 +107,13 @@ static struct sroce_res *next_owed(struct sroce_rq *rq)
 
 	if (!rq->num_owed)
 		return NULL;
-	for (i = oldest_res(rq); i != rq->num_res; i++)
-		if (rq->res[i % rq->max_res].owed)
-			return &rq->res[i % rq->max_res];
+	for (i = max(rq->first_owed, oldest_res(rq)); i != rq->num_res; i++) {
+		struct sroce_res *res = &rq->res[i % rq->max_res];
+
+		rq->first_owed = i;
+		if (res->owed)
+			return res;
+	}
 	return NULL;
 }
 

@@ -618,9 +618,8 @@ enum sroce_sq_flag {
  * @gap: from one doorbell of a stream to the next, in nanoseconds, smoothed
  * @streak: doorbells in a row by a program that posts and waits for nothing
  * @vain: how often in a row a stream was none
- * @heard: struct sroce_rq.news and @news as the last doorbell found them
+ * @heard: struct sroce_rq.news as the last doorbell found it
  * @polled: what the program had taken from its completion queue by then
- * @news: responses with data that have come in full
  * @sge: entry of the current request's list that @psn_nxt starts in
  * @sge_off: bytes into it
  * @rsp_psn: packet of a READ's response that @rsp_sge stands at
@@ -673,7 +672,6 @@ struct sroce_sq {
 	u8 vain;
 	u32 heard;
 	u32 polled;
-	u32 news;
 	u32 sge;
 	u32 sge_off;
 	u32 rsp_psn;
@@ -780,6 +778,7 @@ enum sroce_resp_flag {
  * @num_res: resources taken, up to a multiple of @max_res: the next is this
  *	modulo @max_res
  * @num_owed: responses owed
+ * @first_owed: by none before this, as @num_res counts
  * @resp_fault: of memory that a READ's response comes from
  * @post_lock: kernel consumers: one producer at a time; any context
  */
@@ -825,6 +824,7 @@ struct sroce_rq {
 	u32 max_res;
 	u32 num_res;
 	u32 num_owed;
+	u32 first_owed;
 	struct sroce_fault resp_fault;
 	spinlock_t post_lock;
 };
@@ -1078,6 +1078,7 @@ static inline struct sroce_sge *sq_sge(const struct sroce_sq *sq, u32 index, u32
  * @dst: its route, held by @path
  * @net: @path's, for when its lock has been dropped
  * @ipv6: @path's
+ * @self: from an address to itself
  * @skb: NULL between bursts
  * @seg_len: UDP payload of every packet, and of the last at most
  * @num_pkts: in @skb
@@ -1094,6 +1095,7 @@ struct sroce_burst {
 	struct dst_entry *dst;
 	struct net *net;
 	bool ipv6;
+	bool self;
 	struct sk_buff *skb;
 	u32 seg_len;
 	u32 num_pkts;
@@ -1363,6 +1365,7 @@ int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u3
 void sroce_path_release(struct sroce_path *path);
 struct dst_entry *sroce_path_dst(struct sroce_path *path);
 int sroce_net_send(struct sk_buff *skb, struct net *net, bool ipv6);
+int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6);
 void sroce_rx_copy_pieces(struct sroce_rx_pos *pos, void *to, u32 len);
 
 /**
