@@ -6,6 +6,9 @@
  * packets under one lock. What has to be answered is noted, and answered once
  * for the whole run (resp.c): an acknowledgement covers all before it.
  */
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <net/ip.h>
 #include <rdma/ib_user_verbs.h>
 
 #include "sroce.h"
@@ -862,16 +865,27 @@ static void recv_unreliable(struct sroce_qp *qp, const struct sroce_rx *rx)
 		rq->epsn = wire_psn_add(pkt->psn, 1);
 }
 
-/* The GRH that a datagram's receiver finds: for IPv4, its header in the end. */
+/*
+ * The GRH that a datagram's receiver finds: for IPv4, its header in the end. An
+ * skb's header speaks for the whole of a burst, if it says a length at all.
+ */
 static void make_grh(const struct sroce_rx *rx, u8 *grh)
 {
+	const u16 len = WIRE_UDP_LEN + rx->pkt.op->hdr_len + rx->pkt.payload_len + rx->pkt.pad +
+			WIRE_ICRC_LEN;
 	const u8 *ip = skb_network_header(rx->skb);
+	struct iphdr *ip4 = (void *)(grh + GRH_LEN - WIRE_IP4_LEN);
+	struct ipv6hdr *ip6 = (void *)grh;
 
-	memset(grh, 0, GRH_LEN);
-	if (rx->ipv6)
-		memcpy(grh, ip, WIRE_IP6_LEN);
-	else
-		memcpy(grh + GRH_LEN - WIRE_IP4_LEN, ip, WIRE_IP4_LEN);
+	if (rx->ipv6) {
+		memcpy(ip6, ip, WIRE_IP6_LEN);
+		ip6->payload_len = htons(len);
+		return;
+	}
+	memset(grh, 0, GRH_LEN - WIRE_IP4_LEN);
+	memcpy(ip4, ip, WIRE_IP4_LEN);
+	ip4->tot_len = htons(WIRE_IP4_LEN + len);
+	ip_send_check(ip4);
 }
 
 static bool datagram_fits(const struct sroce_recv_wqe *wqe, u32 len)
@@ -896,7 +910,7 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 		.wc_flags = SROCE_WC_GRH,
 	};
 	enum recv_result result;
-	u8 grh[GRH_LEN];
+	u8 grh[GRH_LEN] __aligned(4);
 
 	if (rx->vlan != SROCE_NO_VLAN) {
 		cqe.wc_flags |= SROCE_WC_VLAN;

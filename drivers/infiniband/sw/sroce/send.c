@@ -26,7 +26,7 @@
  * is the tasklet's. A program goes on until its ring is empty or the window full,
  * unless others keep leaving notes.
  */
-#define SEND_TURNS_SOFTIRQ	2
+#define SEND_TURNS_SOFTIRQ	8
 #define SEND_TURNS_PROCESS	64
 
 /* An acknowledgement is asked for four times a window, and at a message's end. */
