@@ -199,12 +199,12 @@ struct sroce_recv_wqe {
  * @byte_len: bytes received, read or swapped
  * @imm_data: immediate data in network order, or the invalidated rkey
  * @qp_num: local queue pair, or work queue of an indirection table
- * @src_qp: UD: the sender's queue pair
+ * @src_qp: UD: the sender's queue pair; tag matching: app_ctx of the TMH
  * @wqe_next: index that follows the request in its ring: with this completion
  *	polled, all before it may be used again; of no meaning for a request
  *	from a shared receive queue
  * @vendor_err: errno or AETH syndrome behind a @status other than success
- * @status: enum ib_wc_status, which is enum ibv_wc_status
+ * @status: enum ibv_wc_status
  * @opcode: enum ib_uverbs_wc_opcode, 128 and up for receives
  * @wc_flags: SROCE_WC_*
  * @pkey_index: UD, GSI
@@ -213,6 +213,7 @@ struct sroce_recv_wqe {
  * @flow_tag: raw packets: of the flow rule that steered it here
  * @cvlan: raw packets: the VLAN tag, with SROCE_WC_VLAN
  * @reserved1: zero
+ * @tm_tag: tag matching: tag of the TMH, with SROCE_WC_TM_MATCH
  * @wallclock: as @timestamp, of CLOCK_REALTIME; for SROCE_CQ_WALLCLOCK
  */
 struct sroce_cqe {
@@ -230,21 +231,39 @@ struct sroce_cqe {
 	__u16 pkey_index;
 	__u8 sl;
 	__u8 reserved;
-	__u32 flow_tag;
-	__u16 cvlan;
-	__u16 reserved1;
+	union {
+		struct {
+			__u32 flow_tag;
+			__u16 cvlan;
+			__u16 reserved1;
+		};
+		__aligned_u64 tm_tag;
+	};
 	__aligned_u64 wallclock;
 };
 
 #define SROCE_WC_RECV		0x80
 #define SROCE_WC_RECV_IMM	0x81
+/* of a tag matching queue; their qp_num is no queue pair's that has to be known */
+#define SROCE_WC_TM_ADD		0x82
+#define SROCE_WC_TM_DEL		0x83
+#define SROCE_WC_TM_SYNC	0x84
+#define SROCE_WC_TM_RECV	0x85
+#define SROCE_WC_TM_NO_TAG	0x86
 
 #define SROCE_WC_GRH		(1U << 0)
 #define SROCE_WC_WITH_IMM	(1U << 1)
 #define SROCE_WC_IP_CSUM_OK	(1U << 2)
 #define SROCE_WC_WITH_INV	(1U << 3)
+#define SROCE_WC_TM_SYNC_REQ	(1U << 4)
+#define SROCE_WC_TM_MATCH	(1U << 5)
+#define SROCE_WC_TM_DATA_VALID	(1U << 6)
 /* not one of enum ibv_wc_flags: for the provider alone */
 #define SROCE_WC_VLAN		(1U << 15)
+
+/* enum ibv_wc_status goes on where enum ib_wc_status ends */
+#define SROCE_WC_STATUS_TM_ERR			22
+#define SROCE_WC_STATUS_TM_RNDV_INCOMPLETE	23
 
 /* Opcodes that enum ib_uverbs_wc_opcode of older headers lacks */
 #define SROCE_WC_FLUSH		8
@@ -376,6 +395,57 @@ struct sroce_create_wq_resp {
 struct sroce_dm_query_resp {
 	__aligned_u64 offset;
 	__aligned_u64 length;
+};
+
+/*
+ * Operations on the tags of a shared receive queue: a method of
+ * UVERBS_OBJECT_SRQ. It is done when the call returns.
+ */
+#define SROCE_METHOD_TM_OP	((1U << 12) + 0)
+
+#define SROCE_ATTR_TM_OP_HANDLE	((1U << 12) + 0)
+#define SROCE_ATTR_TM_OP_CMD	((1U << 12) + 1)
+#define SROCE_ATTR_TM_OP_RESP	((1U << 12) + 2)
+
+/* enum ibv_ops_wr_opcode */
+#define SROCE_TM_ADD		0
+#define SROCE_TM_DEL		1
+#define SROCE_TM_SYNC		2
+
+/* enum ibv_ops_flags */
+#define SROCE_TM_SIGNALED	(1U << 0)
+#define SROCE_TM_SYNC_CNT	(1U << 1)
+
+/* Nothing is outstanding: that many completions, if nobody polls */
+#define SROCE_TM_MAX_OPS	16384
+
+/**
+ * struct sroce_tm_op - add a tag, delete one, or say what has been seen
+ * @wr_id: given back in the operation's completion
+ * @recv_wr_id: ADD: given back in those of the message that takes the tag
+ * @tag: ADD: what a message's tag has to be
+ * @mask: ADD: in these bits
+ * @unexpected_cnt: with SROCE_TM_SYNC_CNT: unexpected messages that the program has
+ *	seen, all in all
+ * @handle: DEL: what ADD has answered, a __u32
+ * @opcode: SROCE_TM_ADD, _DEL, _SYNC
+ * @flags: SROCE_TM_SIGNALED, SROCE_TM_SYNC_CNT
+ * @num_sge: ADD: entries of @sge, all that there are; else 0
+ * @reserved: zero
+ * @sge: ADD: the buffer
+ */
+struct sroce_tm_op {
+	__aligned_u64 wr_id;
+	__aligned_u64 recv_wr_id;
+	__aligned_u64 tag;
+	__aligned_u64 mask;
+	__u32 unexpected_cnt;
+	__u32 handle;
+	__u8 opcode;
+	__u8 flags;
+	__u16 num_sge;
+	__u32 reserved;
+	struct sroce_sge sge[];
 };
 
 /*

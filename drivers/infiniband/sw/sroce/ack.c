@@ -219,7 +219,7 @@ static enum scatter_result scatter_fault(struct sroce_qp *qp, const struct sroce
 	if (sroce_fault_refused(&qp->sq.fault, sge->lkey, sge->addr + off, true))
 		return SCATTER_WRONG;
 	qp->sq.missed = true;
-	sroce_fault_start(&qp->sq.fault, qp->ibqp.pd, NULL, sge->lkey, sge->addr + off,
+	sroce_fault_start(&qp->sq.fault, qp->sq.pd, NULL, sge->lkey, sge->addr + off,
 			  sge->length - off, true);
 	return SCATTER_LATER;
 }

@@ -96,6 +96,7 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 	/* 4.096 us << 15: what a busy CPU may keep a packet waiting */
 	attr->local_ca_ack_delay = 15;
 	sroce_odp_caps(attr);
+	sroce_tm_caps(attr);
 	return 0;
 }
 

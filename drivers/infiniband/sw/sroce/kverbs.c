@@ -254,6 +254,18 @@ int sroce_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	return err;
 }
 
+/**
+ * sroce_send_room - may so many blocks be posted?
+ * @qp: queue pair, to which nobody else posts
+ * @blocks: of requests
+ *
+ * Any context. Return: true if there is room for them.
+ */
+bool sroce_send_room(const struct sroce_qp *qp, u32 blocks)
+{
+	return ring_room(&qp->sq.q) >= blocks;
+}
+
 /* Receive requests */
 
 static int put_recv(struct sroce_queue *q, u32 max_sge, const struct ib_recv_wr *wr, u32 *prod,

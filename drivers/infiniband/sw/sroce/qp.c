@@ -234,6 +234,20 @@ void sroce_qp_send_error(struct sroce_qp *qp)
 }
 
 /**
+ * sroce_qp_last_wqe - no request of its shared receive queue is in use any more
+ * @qp: queue pair; its receive lock is held
+ *
+ * In ERR, its consumer is told so, once (11.6.3.4).
+ */
+void sroce_qp_last_wqe(struct sroce_qp *qp)
+{
+	if (qp->state != IB_QPS_ERR || qp->last_wqe)
+		return;
+	qp->last_wqe = true;
+	sroce_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+}
+
+/**
  * sroce_qp_kick - see to what has been posted
  * @qp: queue pair
  *
@@ -334,7 +348,8 @@ static u32 send_blocks(const struct ib_qp_cap *cap)
 	return DIV_ROUND_UP(sizeof(struct sroce_send_wqe) + data, SROCE_SQ_BLOCK);
 }
 
-static int sq_create(struct sroce_qp *qp, struct ib_qp_cap *cap, struct sroce_ring_map *map)
+static int sq_create(struct sroce_qp *qp, struct ib_qp_cap *cap, struct ib_ucontext *ibuc,
+		     struct sroce_ring_map *map)
 {
 	u32 blocks = send_blocks(cap);
 	u32 entries = roundup_pow_of_two(max(cap->max_send_wr, 1U) * blocks);
@@ -352,7 +367,7 @@ static int sq_create(struct sroce_qp *qp, struct ib_qp_cap *cap, struct sroce_ri
 	sq->wqe = kvcalloc(entries, sizeof(*sq->wqe), GFP_KERNEL_ACCOUNT);
 	if (!sq->wqe)
 		goto err_copy;
-	err = sroce_queue_alloc(qp->ibuc, &sq->q, entries, SROCE_SQ_BLOCK, map);
+	err = sroce_queue_alloc(ibuc, &sq->q, entries, SROCE_SQ_BLOCK, map);
 	if (err)
 		goto err_wqe;
 	return 0;
@@ -369,6 +384,23 @@ static void sq_destroy(struct sroce_qp *qp)
 	sroce_queue_free(&qp->sq.q);
 	kvfree(qp->sq.wqe);
 	kvfree(qp->sq.copy);
+}
+
+/* The program's; or that of its tag matching queue, which the program does not see. */
+static int sq_create_for(struct sroce_qp *qp, struct ib_qp_init_attr *init,
+			 struct sroce_ring_map *map)
+{
+	struct ib_qp_cap cap = {};
+	int err;
+
+	qp->sq.pd = qp->ibqp.pd;
+	qp->sq.cq = to_scq(init->send_cq);
+	if (!sroce_tm_join(qp, init, &cap))
+		return sq_create(qp, &init->cap, qp->ibuc, map);
+	err = sq_create(qp, &cap, NULL, NULL);
+	init->cap.max_send_sge = 0;
+	init->cap.max_inline_data = 0;
+	return err;
 }
 
 static int rq_create(struct sroce_qp *qp, struct ib_qp_init_attr *init,
@@ -506,7 +538,8 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	if ((!raw && !sroce_udata_clear(udata)) || (udata && udata->outlen < sizeof(resp)))
 		return -EINVAL;
 	/* a queue of another kind would be taken for one of ours (11.2.4.1) */
-	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC)
+	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC &&
+	    (init->srq->srq_type != IB_SRQT_TM || init->qp_type != IB_QPT_RC))
 		return -EINVAL;
 	err = check_cap(&init->cap);
 	if (err)
@@ -532,7 +565,7 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	}
 	/* a queue pair over an indirection table has no queues of its own */
 	if (qp_types[init->qp_type].sends && !qp->rss) {
-		err = sq_create(qp, &init->cap, &resp.sq);
+		err = sq_create_for(qp, init, &resp.sq);
 		if (err)
 			goto err_num;
 	}

@@ -152,6 +152,8 @@ static enum recv_result recv_fault(struct sroce_qp *qp, u64 addr, u64 len,
 
 static struct sroce_cq *recv_cq(const struct sroce_qp *qp)
 {
+	if (qp->rq.tm)
+		return to_scq(qp->ibqp.srq->ext.cq);
 	return to_scq(qp->transport == WIRE_XRC && qp->rq.srq ? qp->rq.srq->ibsrq.ext.cq :
 								 qp->ibqp.recv_cq);
 }
@@ -180,9 +182,11 @@ static void recv_complete_err(struct sroce_qp *qp, enum ib_wc_status status)
 		.qp_num = qp->num->qpn,
 		.wqe_next = qp->rq.cons,
 		.status = status,
-		.opcode = SROCE_WC_RECV,
+		.opcode = qp->rq.tm ? SROCE_WC_TM_RECV : SROCE_WC_RECV,
 	};
 
+	if (qp->rq.tm)
+		sroce_tm_abort(qp);
 	qp->rq.op = SROCE_RECV_IDLE;
 	qp->rq.has_wqe = false;
 	recv_complete(qp, &cqe, true);
@@ -221,6 +225,13 @@ static struct sroce_srq *recv_srq(const struct sroce_qp *qp)
 	return qp->ibqp.srq ? to_ssrq(qp->ibqp.srq) : NULL;
 }
 
+static void list_start(struct sroce_rq *rq)
+{
+	rq->sge = 0;
+	rq->sge_off = 0;
+	rq->placed = 0;
+}
+
 /* A request to receive into; one that an unreliable message left is used first. */
 static bool rq_fetch(struct sroce_qp *qp)
 {
@@ -232,9 +243,7 @@ static bool rq_fetch(struct sroce_qp *qp)
 		rq->max_sge = srq ? srq->max_sge : qp->max_recv_sge;
 		rq->wqe_srqn = srq ? srq->srqn : 0;
 	}
-	rq->sge = 0;
-	rq->sge_off = 0;
-	rq->placed = 0;
+	list_start(rq);
 	return rq->has_wqe;
 }
 
@@ -288,10 +297,9 @@ void sroce_recv_flush(struct sroce_qp *qp)
 	if (rq->has_wqe)
 		flush_taken(qp);
 	rq->op = SROCE_RECV_IDLE;
-	if (qp->ibqp.srq && !qp->last_wqe) {
-		qp->last_wqe = true;
-		sroce_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
-	}
+	/* a rendezvous still has its tag's buffer: then send_flush_all() says it */
+	if (qp->ibqp.srq && !qp->sq.tagged)
+		sroce_qp_last_wqe(qp);
 	if (!rq->q.ring)
 		return;
 	WRITE_ONCE(rq->q.ring->flags, SROCE_RING_NEED_WAKEUP);
@@ -312,6 +320,8 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	rq->cons = 0;
 	rq->msn = 0;
 	rq->op = SROCE_RECV_IDLE;
+	if (rq->tm)
+		sroce_tm_abort(qp);
 	rq->has_wqe = false;
 	rq->drop = false;
 	rq->nak_sent = false;
@@ -536,13 +546,55 @@ static void complete_message(struct sroce_qp *qp, const struct wire_pkt *pkt,
 	cqe->wr_id = rq->wqe->wr_id;
 	cqe->qp_num = qp->num->qpn;
 	cqe->wqe_next = rq->cons;
-	cqe->status = IB_WC_SUCCESS;
 	if (pkt->op->flags & WIRE_IMM) {
 		memcpy(&cqe->imm_data, pkt->imm, sizeof(pkt->imm));
 		cqe->wc_flags |= SROCE_WC_WITH_IMM;
 	}
 	rq->has_wqe = false;
 	recv_complete(qp, cqe, pkt->solicited);
+}
+
+/*
+ * Tag matching: the buffer of a tag, or an ordinary request. Of @rx, a copy,
+ * what goes there is left.
+ */
+static bool take_tagged(struct sroce_qp *qp, struct sroce_rx *rx)
+{
+	const bool last = rx->pkt.op->flags & WIRE_END;
+	struct sroce_rq *rq = &qp->rq;
+	/* else it had to wait for its memory, and comes again */
+	const bool first = !rq->has_wqe;
+	struct sroce_cqe cqe = {};
+
+	if (first && !sroce_tm_match(qp, rx)) {
+		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+		return false;
+	}
+	if (rq->has_wqe) {
+		list_start(rq);
+	} else if (!take_wqe(qp)) {
+		sroce_tm_abort(qp);
+		return false;
+	}
+	/* of more than one packet: it is told at once what it is for */
+	if (first && !last && sroce_tm_matched(qp)) {
+		cqe.wr_id = rq->wqe->wr_id;
+		cqe.qp_num = qp->num->qpn;
+		sroce_tm_fill(qp, &cqe, true, false);
+		recv_complete(qp, &cqe, false);
+	}
+	sroce_tm_cut(qp, rx);
+	/* there may have been no room to tell it */
+	return rq->has_wqe;
+}
+
+static void complete_tagged(struct sroce_qp *qp, const struct wire_pkt *pkt,
+			    struct sroce_cqe *cqe)
+{
+	sroce_tm_fill(qp, cqe, pkt->op->flags & WIRE_START, true);
+	complete_message(qp, pkt, cqe);
+	/* what it may ask for completes after it */
+	sroce_tm_read(qp);
 }
 
 static bool invalidate(struct sroce_qp *qp, const struct wire_pkt *pkt)
@@ -559,13 +611,22 @@ static void recv_send(struct sroce_qp *qp, const struct sroce_rx *rx)
 		.src_qp = qp->dqpn,
 		.opcode = SROCE_WC_RECV,
 	};
+	struct sroce_rx cut;
 
 	if (!in_order(qp, pkt)) {
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
 		return;
 	}
-	if (pkt->op->flags & WIRE_START && !take_wqe(qp))
-		return;
+	if (pkt->op->flags & WIRE_START) {
+		if (rq->tm) {
+			cut = *rx;
+			rx = &cut;
+			if (!take_tagged(qp, &cut))
+				return;
+		} else if (!take_wqe(qp)) {
+			return;
+		}
+	}
 	if (!recv_ok(qp, place_payload(qp, rx)))
 		return;
 	rq->op = SROCE_RECV_SEND;
@@ -579,7 +640,11 @@ static void recv_send(struct sroce_qp *qp, const struct sroce_rx *rx)
 	}
 	cqe.byte_len = rq->placed;
 	executed(qp, pkt);
-	if (pkt->op->flags & WIRE_END)
+	if (!(pkt->op->flags & WIRE_END))
+		return;
+	if (rq->tm)
+		complete_tagged(qp, pkt, &cqe);
+	else
 		complete_message(qp, pkt, &cqe);
 }
 

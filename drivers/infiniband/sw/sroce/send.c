@@ -174,15 +174,17 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 		if (swqe->sent && takes_resource(&send_ops[wqe->opcode]))
 			sq->num_rd--;
 	}
+	if (sq->tagged)
+		tell = sroce_tm_sent(&cqe);
 	sq->una += swqe->num_blocks;
 	/* its blocks were copied before they may be used again */
 	smp_store_release(&sq->q.ring->cons, sq->una);
 	if (!tell)
 		return;
 
-	switch (sroce_cq_post(to_scq(qp->ibqp.send_cq), &cqe, status != IB_WC_SUCCESS)) {
+	switch (sroce_cq_post(sq->cq, &cqe, status != IB_WC_SUCCESS)) {
 	case SROCE_CQ_EVENT:
-		sroce_cq_notify(to_scq(qp->ibqp.send_cq));
+		sroce_cq_notify(sq->cq);
 		break;
 	case SROCE_CQ_FULL:
 		sroce_send_mr_put(qp);
@@ -379,7 +381,7 @@ struct sroce_mr *sroce_send_mr(struct sroce_qp *qp, u32 lkey)
 	if (sq->mr && sq->mr->key == lkey)
 		return sq->mr;
 	sroce_send_mr_put(qp);
-	sq->mr = sroce_mr_get(qp->ibqp.pd, lkey);
+	sq->mr = sroce_mr_get(sq->pd, lkey);
 	return sq->mr;
 }
 
@@ -414,7 +416,7 @@ static enum send_result send_fault(struct sroce_qp *qp, struct sroce_swqe *swqe,
 {
 	if (sroce_fault_refused(&qp->sq.fault, sge->lkey, sge->addr + off, false))
 		return send_wrong(swqe, IB_WC_LOC_PROT_ERR);
-	sroce_fault_start(&qp->sq.fault, qp->ibqp.pd, NULL, sge->lkey, sge->addr + off,
+	sroce_fault_start(&qp->sq.fault, qp->sq.pd, NULL, sge->lkey, sge->addr + off,
 			  sge->length - off, false);
 	return SEND_STOP;
 }
@@ -1046,6 +1048,12 @@ static void send_flush_all(struct send_turn *turn)
 	sq->sge = 0;
 	sq->sge_off = 0;
 	turn->idle = turn->budget != 0;
+	if (!turn->idle || !sq->tagged)
+		return;
+	/* the buffers of its tags have been in use until now */
+	spin_lock_bh(&qp->rq.lock);
+	sroce_qp_last_wqe(qp);
+	sroce_qp_unlock(qp);
 }
 
 /**

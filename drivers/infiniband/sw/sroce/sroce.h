@@ -63,6 +63,7 @@
 struct dma_buf;
 struct sroce_odp;
 struct sroce_qpn;
+struct sroce_tm;
 
 /**
  * struct sroce_mem - the memory behind a region
@@ -370,6 +371,7 @@ struct sroce_srqn {
  *	0: not armed
  * @broken: the ring's indices made no sense: it is not looked at again
  * @post_lock: kernel consumers: one producer at a time; any context
+ * @tm: its tags, or NULL
  */
 struct sroce_srq {
 	struct ib_srq ibsrq;
@@ -383,6 +385,7 @@ struct sroce_srq {
 	u32 limit;
 	bool broken;
 	spinlock_t post_lock;
+	struct sroce_tm *tm;
 };
 
 /**
@@ -586,6 +589,9 @@ enum sroce_sq_flag {
  *	@path; who can't have it sets SROCE_SQ_WORK and goes.
  * @task: runs the requester where the caller of its reason must not
  * @timer: retransmission and RNR; armed by the owner alone
+ * @pd: that their lists are of
+ * @cq: where they complete
+ * @tagged: they are not the program's, but those of its tag matching queue
  * @q: the ring
  * @copy: the requests as they were when fetched: what is checked and used
  * @wqe: what is known of them, by the index of their first block
@@ -638,6 +644,9 @@ struct sroce_sq {
 	unsigned long flags;
 	struct tasklet_struct task;
 	struct hrtimer timer;
+	struct ib_pd *pd;
+	struct sroce_cq *cq;
+	bool tagged;
 	struct sroce_queue q;
 	u8 *copy;
 	struct sroce_swqe *wqe;
@@ -693,6 +702,27 @@ enum sroce_recv_op {
 	SROCE_RECV_IDLE,
 	SROCE_RECV_SEND,
 	SROCE_RECV_WRITE,
+};
+
+/* What a message to a tag matching queue is. */
+enum sroce_tm_kind {
+	SROCE_TM_NO_TAG,	/* for the program to look at */
+	SROCE_TM_UNEXPECTED,	/* the same, and counted until it is complete */
+	SROCE_TM_EAGER,		/* its payload goes to a tag's buffer */
+	SROCE_TM_RNDV,		/* it says from where to read what goes there */
+	SROCE_TM_RNDV_SW,	/* the same, and the program has to */
+};
+
+/**
+ * struct sroce_tm_msg - the message under way to a tag matching queue
+ * @kind: from its first packet on
+ * @sync_req: the program is asked how many unexpected ones it has seen
+ * @hdr: TMH and RVH, as far as they have come
+ */
+struct sroce_tm_msg {
+	enum sroce_tm_kind kind;
+	bool sync_req;
+	u8 hdr[32];
 };
 
 /**
@@ -756,6 +786,7 @@ enum sroce_resp_flag {
  * @max_sge: entries it may have
  * @wqe_srqn: XRC: number of the shared receive queue that it is from
  * @srq: XRC: that of the packet in hand, held
+ * @tm: the shared receive queue's tags, or NULL
  * @mr: the last region used in this run, held
  * @mr_key: key by which it was found
  * @mr_remote: as a remote one, up to the end of a WRITE's message
@@ -781,6 +812,7 @@ enum sroce_resp_flag {
  * @first_owed: by none before this, as @num_res counts
  * @resp_fault: of memory that a READ's response comes from
  * @post_lock: kernel consumers: one producer at a time; any context
+ * @tm_msg: with @tm: the message under way
  */
 struct sroce_rq {
 	spinlock_t lock;
@@ -802,6 +834,7 @@ struct sroce_rq {
 	struct sroce_cq *notify;
 	struct sroce_recv_wqe *wqe;
 	struct sroce_srq *srq;
+	struct sroce_tm *tm;
 	struct sroce_mr *mr;
 	u32 mr_key;
 	bool mr_remote;
@@ -827,6 +860,7 @@ struct sroce_rq {
 	u32 first_owed;
 	struct sroce_fault resp_fault;
 	spinlock_t post_lock;
+	struct sroce_tm_msg tm_msg;
 };
 
 /**
@@ -1150,6 +1184,21 @@ bool sroce_srq_fetch(struct sroce_srq *srq, struct sroce_recv_wqe *wqe);
 struct sroce_srq *sroce_srq_get(struct sroce_dev *sdev, u32 srqn);
 void sroce_srq_put(struct sroce_srq *srq);
 
+/* tm.c */
+void sroce_tm_caps(struct ib_device_attr *attr);
+int sroce_tm_create(struct sroce_srq *srq, u32 max_tags, struct ib_cq *cq);
+void sroce_tm_destroy(struct sroce_srq *srq);
+bool sroce_tm_join(struct sroce_qp *qp, const struct ib_qp_init_attr *init,
+		   struct ib_qp_cap *sq);
+bool sroce_tm_match(struct sroce_qp *qp, const struct sroce_rx *rx);
+void sroce_tm_cut(struct sroce_qp *qp, struct sroce_rx *rx);
+bool sroce_tm_matched(const struct sroce_qp *qp);
+void sroce_tm_fill(struct sroce_qp *qp, struct sroce_cqe *cqe, bool first, bool last);
+void sroce_tm_abort(struct sroce_qp *qp);
+void sroce_tm_read(struct sroce_qp *qp);
+bool sroce_tm_sent(struct sroce_cqe *cqe);
+extern const struct uapi_definition sroce_tm_defs[];
+
 /* mr.c */
 void sroce_keys_init(struct sroce_dev *sdev);
 int sroce_key_alloc(struct sroce_dev *sdev, struct sroce_mr *mr, u32 *key);
@@ -1279,6 +1328,7 @@ void sroce_cq_notify(struct sroce_cq *cq);
 /* kverbs.c */
 int sroce_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		    const struct ib_send_wr **bad_wr);
+bool sroce_send_room(const struct sroce_qp *qp, u32 blocks);
 int sroce_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		    const struct ib_recv_wr **bad_wr);
 int sroce_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
@@ -1315,6 +1365,7 @@ void sroce_qpn_unuse(struct sroce_qpn *num);
 void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type event);
 void sroce_qp_error(struct sroce_qp *qp);
 void sroce_qp_send_error(struct sroce_qp *qp);
+void sroce_qp_last_wqe(struct sroce_qp *qp);
 void sroce_qp_error_locked(struct sroce_qp *qp);
 void sroce_qp_unlock(struct sroce_qp *qp) __releases(&qp->rq.lock);
 void sroce_qp_kick(struct sroce_qp *qp);

@@ -187,8 +187,12 @@ bool sroce_srq_fetch(struct sroce_srq *srq, struct sroce_recv_wqe *wqe)
 
 static int srq_check(const struct ib_srq_init_attr *init, struct ib_udata *udata)
 {
-	/* XRC is for programs: a work request of the kernel has no place for the number */
-	if (init->srq_type != IB_SRQT_BASIC && (init->srq_type != IB_SRQT_XRC || !udata))
+	/*
+	 * XRC is for programs: a work request of the kernel has no place for the
+	 * number; nor has it a call for tags
+	 */
+	if (init->srq_type != IB_SRQT_BASIC &&
+	    ((init->srq_type != IB_SRQT_XRC && init->srq_type != IB_SRQT_TM) || !udata))
 		return -EOPNOTSUPP;
 	if (!init->attr.max_wr || init->attr.max_wr > SROCE_MAX_SRQ_WR ||
 	    init->attr.max_sge > SROCE_MAX_SGE)
@@ -236,11 +240,12 @@ int sroce_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 		if (err)
 			goto err_queue;
 	}
-	if (init->srq_type == IB_SRQT_XRC) {
+	if (init->srq_type == IB_SRQT_XRC)
 		err = srqn_alloc(srq);
-		if (err)
-			goto err_queue;
-	}
+	else if (init->srq_type == IB_SRQT_TM)
+		err = sroce_tm_create(srq, init->ext.tag_matching.max_num_tags, init->ext.cq);
+	if (err)
+		goto err_queue;
 	init->attr.max_wr = srq->q.mask + 1;
 	init->attr.max_sge = srq->max_sge;
 	return 0;
@@ -375,6 +380,7 @@ int sroce_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	struct sroce_srq *srq = to_ssrq(ibsrq);
 
 	srqn_free(srq);
+	sroce_tm_destroy(srq);
 	sroce_queue_free(&srq->q);
 	atomic_dec(&to_sdev(ibsrq->device)->num_srq);
 	return 0;

@@ -281,5 +281,6 @@ const struct uapi_definition sroce_uapi_defs[] = {
 			.func_write = sroce_doorbell,
 		}),
 	UAPI_DEF_CHAIN(sroce_dm_defs),
+	UAPI_DEF_CHAIN(sroce_tm_defs),
 	{},
 };
