@@ -524,6 +524,31 @@ static int query_dm(const struct ib_uverbs_attr *attr, uint16_t method)
 	return 0;
 }
 
+/* What an operation on tags gives the kernel, and what it gets for it. */
+static struct {
+	int calls, err;
+	size_t len;
+	union {
+		struct sroce_tm_op op;
+		uint8_t room[1024];
+	};
+} tm;
+
+static int run_tm_op(const struct ib_uverbs_attr *attr, uint16_t method)
+{
+	CHECK(method == SROCE_METHOD_TM_OP);
+	CHECK(attr[0].attr_id == SROCE_ATTR_TM_OP_HANDLE);
+	CHECK(attr[0].data == 88);
+	CHECK(attr[1].attr_id == SROCE_ATTR_TM_OP_CMD);
+	CHECK(attr[1].len <= sizeof(tm.room));
+	CHECK(attr[2].attr_id == SROCE_ATTR_TM_OP_RESP && attr[2].len == 4);
+	tm.calls++;
+	tm.len = attr[1].len;
+	memcpy(tm.room, (void *)(uintptr_t)attr[1].data, attr[1].len);
+	*(uint32_t *)(uintptr_t)attr[2].data = 0x1234567;
+	return tm.err;
+}
+
 int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
 {
 	struct ib_uverbs_attr *attr = cmd->hdr.attrs;
@@ -531,6 +556,8 @@ int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
 
 	if (cmd->hdr.object_id == UVERBS_OBJECT_DM)
 		return query_dm(attr, cmd->hdr.method_id);
+	if (cmd->hdr.object_id == UVERBS_OBJECT_SRQ)
+		return run_tm_op(attr, cmd->hdr.method_id);
 
 	if (db.eintr) {
 		db.eintr--;
@@ -1518,6 +1545,108 @@ static void test_xrc_srq(struct sroce_cq *cq)
 	done("XRC: a target without rings; its messages on the SRQ's queue");
 }
 
+static void tm_fails(struct ibv_srq *srq, struct ibv_ops_wr *wr)
+{
+	const int calls = tm.calls;
+	struct ibv_ops_wr *bad = NULL;
+
+	CHECK(sroce_post_srq_ops(srq, wr, &bad) == EINVAL);
+	CHECK(bad == wr && tm.calls == calls);
+}
+
+static void test_tm_ops(struct ibv_srq *srq)
+{
+	struct ibv_sge sges[33] = { { 1, 2, 3 }, { 4, 5, 6 } };
+	struct ibv_ops_wr sync = {
+		.wr_id = 12, .opcode = IBV_WR_TAG_SYNC, .flags = IBV_OPS_TM_SYNC,
+		.tm = { .unexpected_cnt = 9, .handle = 4, .add.num_sge = 77 },
+	};
+	struct ibv_ops_wr wr = {
+		.wr_id = 11, .opcode = IBV_WR_TAG_ADD, .flags = IBV_OPS_SIGNALED,
+		.next = &sync,
+		.tm = {
+			.unexpected_cnt = 8, .handle = 3,
+			.add = { 10, sges, 2, 0xabcdef0123456789, 0xff },
+		},
+	}, *bad = NULL;
+
+	CHECK(!sroce_post_srq_ops(srq, &wr, &bad) && !bad && tm.calls == 2);
+	CHECK(wr.tm.handle == 0x1234567 && sync.tm.handle == 4);
+	CHECK(tm.len == sizeof(tm.op) && tm.op.opcode == SROCE_TM_SYNC);
+	CHECK(tm.op.wr_id == 12 && tm.op.flags == SROCE_TM_SYNC_CNT);
+	CHECK(tm.op.unexpected_cnt == 9 && !tm.op.handle && !tm.op.num_sge);
+
+	wr.next = NULL;
+	CHECK(!sroce_post_srq_ops(srq, &wr, &bad) && tm.calls == 3);
+	CHECK(tm.len == sizeof(tm.op) + 32 && tm.op.opcode == SROCE_TM_ADD);
+	CHECK(tm.op.wr_id == 11 && tm.op.recv_wr_id == 10);
+	CHECK(tm.op.tag == 0xabcdef0123456789 && tm.op.mask == 0xff);
+	CHECK(tm.op.num_sge == 2 && !memcmp(tm.op.sge, sges, 32));
+	CHECK(tm.op.flags == SROCE_TM_SIGNALED && !tm.op.reserved);
+
+	wr.tm.add.num_sge = 32;
+	CHECK(!sroce_post_srq_ops(srq, &wr, &bad));
+	wr.tm.add.num_sge = 33;
+	tm_fails(srq, &wr);
+	wr.tm.add.num_sge = -1;
+	tm_fails(srq, &wr);
+	wr.tm.add.num_sge = 0;
+	wr.flags = 4;
+	tm_fails(srq, &wr);
+	wr.flags = 0;
+	wr.opcode = 3;
+	tm_fails(srq, &wr);
+
+	wr.opcode = IBV_WR_TAG_DEL;
+	wr.tm.handle = 6;
+	wr.next = &sync;
+	tm.err = ENOMEM;
+	CHECK(sroce_post_srq_ops(srq, &wr, &bad) == ENOMEM && bad == &wr);
+	tm.err = 0;
+	CHECK(tm.op.opcode == SROCE_TM_DEL && tm.op.handle == 6);
+	CHECK(wr.tm.handle == 6);
+}
+
+static void test_tm_srq(struct sroce_cq *cq)
+{
+	struct ibv_srq_init_attr_ex attr = {
+		.attr = { .max_sge = 1 }, .srq_type = IBV_SRQT_TM, .pd = pd,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+		.cq = &cq->vcq.cq,
+		.tm_cap = { .max_num_tags = 1, .max_ops = SROCE_TM_MAX_OPS + 1 },
+	};
+	struct sroce_qp *qp = new_qp(cq, cq);
+	struct ibv_srq *srq;
+	struct ibv_wc wc;
+	uint32_t num;
+
+	CHECK(!sroce_create_srq_ex(pd->context, &attr) && errno == EINVAL);
+	attr.tm_cap.max_ops--;
+	attr.srq_type = IBV_SRQT_XRC;
+	CHECK(!sroce_create_srq_ex(pd->context, &attr) && errno == EOPNOTSUPP);
+	attr.srq_type = IBV_SRQT_TM;
+	srq = sroce_create_srq_ex(pd->context, &attr);
+	CHECK(srq && sroce_get_srq_num(srq, &num) == EOPNOTSUPP);
+	srq->handle = 88;
+	test_tm_ops(srq);
+
+	/* What is the SRQ's stays when the queue pair goes that it came by. */
+	complete(cq, qp->sq.key, IBV_WC_TM_RECV, 1, 0xffff);
+	complete(cq, qp->sq.key, IBV_WC_RECV_RDMA_WITH_IMM, 2, 0);
+	complete(cq, qp->sq.key, IBV_WC_TM_NO_TAG, 3, 0xffff);
+	complete(cq, 0, IBV_WC_TM_ADD, 4, 0);
+	drop_qp(qp);
+	CHECK(poll1(cq, &wc) == 1 && wc.wr_id == 1 && wc.opcode == IBV_WC_TM_RECV);
+	CHECK(poll1(cq, &wc) == 1 && wc.wr_id == 3);
+	CHECK(poll1(cq, &wc) == 1 && wc.wr_id == 4 && wc.opcode == IBV_WC_TM_ADD);
+	CHECK(poll1(cq, &wc) == 0);
+	CHECK(!sroce_destroy_srq(srq));
+	complete(cq, 0, IBV_WC_TM_ADD, 5, 0);
+	CHECK(poll1(cq, &wc) == 0);
+	done("tag matching: operations, and completions that are the SRQ's");
+}
+
 /* ibv_wr_*() */
 
 static struct sroce_qp *new_qp_ex(struct sroce_cq *cq, enum ibv_qp_type type,
@@ -1902,6 +2031,7 @@ static void test_cq_ex(void)
 	struct ibv_cq_ex *ex = &cq->vcq.cq_ex;
 	struct sroce_ring *ring = cq->ring.ring;
 	struct sroce_qp *qp = new_qp(cq, cq);
+	struct ibv_wc_tm_info info;
 	struct sroce_cqe *cqe;
 	int i;
 
@@ -1909,9 +2039,9 @@ static void test_cq_ex(void)
 	drop_cq(new_cq_ex(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP));
 	CHECK(cq_asked.flags == SROCE_CQ_TIMESTAMP);
 	drop_cq(new_cq_ex(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK |
-			  IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG));
+			  IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG |
+			  IBV_WC_EX_WITH_TM_INFO));
 	CHECK(cq_asked.flags == SROCE_CQ_WALLCLOCK);
-	CHECK(!new_cq_ex(IBV_WC_EX_WITH_TM_INFO) && errno == EOPNOTSUPP);
 	CHECK(!new_cq_ex(1ULL << 40) && errno == EOPNOTSUPP);
 	attr.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	CHECK(!sroce_create_cq_ex(pd->context, &attr) && errno == EOPNOTSUPP);
@@ -1964,6 +2094,9 @@ static void test_cq_ex(void)
 	CHECK(ibv_wc_read_completion_wallclock_ns(ex) == 0x2222222222222222);
 	CHECK(ibv_wc_read_cvlan(ex) == 0x6abc);
 	CHECK(ibv_wc_read_flow_tag(ex) == 0x777);
+	cqe->tm_tag = 0x123456789abcdef;
+	ibv_wc_read_tm_info(ex, &info);
+	CHECK(info.tag == 0x123456789abcdef && info.priv == 13);
 	CHECK(ibv_next_poll(ex) == ENOENT && ring->cons == 2);
 	ibv_end_poll(ex);
 	CHECK(ring->cons == 2);
@@ -2527,6 +2660,7 @@ int main(void)
 	drop_qp(qp);
 	test_srq(cq);
 	test_xrc_srq(cq);
+	test_tm_srq(cq);
 	test_qp_ex_place(cq);
 	test_wr_same(cq);
 	test_wr_batch(cq);

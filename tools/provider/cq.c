@@ -33,11 +33,11 @@ static_assert(sizeof(struct sroce_create_cq_full_cmd) ==
 	      sizeof(struct sroce_resize_cq_resp),
 	      "what is the driver's does not follow what is the core's");
 
-/* All but IBV_WC_EX_WITH_TM_INFO: there is no tag matching. */
 #define SROCE_WC_FLAGS	(IBV_WC_STANDARD_FLAGS | \
 			 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | \
 			 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | \
-			 IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG)
+			 IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG | \
+			 IBV_WC_EX_WITH_TM_INFO)
 
 static int sroce_map_cq(struct ibv_context *ibctx, struct sroce_ring_view *v,
 			const struct sroce_ring_map *map)

@@ -24,13 +24,25 @@ static_assert((int)IB_UVERBS_WC_SEND == IBV_WC_SEND &&
 	      SROCE_WC_FLUSH == (int)IBV_WC_FLUSH &&
 	      SROCE_WC_ATOMIC_WRITE == (int)IBV_WC_ATOMIC_WRITE &&
 	      SROCE_WC_RECV == (int)IBV_WC_RECV &&
-	      SROCE_WC_RECV_IMM == (int)IBV_WC_RECV_RDMA_WITH_IMM,
+	      SROCE_WC_RECV_IMM == (int)IBV_WC_RECV_RDMA_WITH_IMM &&
+	      SROCE_WC_TM_ADD == (int)IBV_WC_TM_ADD &&
+	      SROCE_WC_TM_DEL == (int)IBV_WC_TM_DEL &&
+	      SROCE_WC_TM_SYNC == (int)IBV_WC_TM_SYNC &&
+	      SROCE_WC_TM_RECV == (int)IBV_WC_TM_RECV &&
+	      SROCE_WC_TM_NO_TAG == (int)IBV_WC_TM_NO_TAG,
 	      "opcodes are ibv_wc_opcode");
 static_assert(SROCE_WC_GRH == (int)IBV_WC_GRH &&
 	      SROCE_WC_WITH_IMM == (int)IBV_WC_WITH_IMM &&
 	      SROCE_WC_IP_CSUM_OK == (int)IBV_WC_IP_CSUM_OK &&
-	      SROCE_WC_WITH_INV == (int)IBV_WC_WITH_INV,
+	      SROCE_WC_WITH_INV == (int)IBV_WC_WITH_INV &&
+	      SROCE_WC_TM_SYNC_REQ == (int)IBV_WC_TM_SYNC_REQ &&
+	      SROCE_WC_TM_MATCH == (int)IBV_WC_TM_MATCH &&
+	      SROCE_WC_TM_DATA_VALID == (int)IBV_WC_TM_DATA_VALID,
 	      "flags are ibv_wc_flags");
+static_assert(SROCE_WC_STATUS_TM_ERR == (int)IBV_WC_TM_ERR &&
+	      SROCE_WC_STATUS_TM_RNDV_INCOMPLETE ==
+	      (int)IBV_WC_TM_RNDV_INCOMPLETE,
+	      "statuses are ibv_wc_status");
 
 #define SROCE_TABLE_MIN	16
 
@@ -213,11 +225,11 @@ void sroce_cq_reset(struct sroce_cq *cq, struct sroce_wq *wq)
 	sroce_unlock(&cq->lock);
 }
 
-/* So many XRC SRQs more, or fewer, complete here. */
-void sroce_cq_xrc(struct sroce_cq *cq, int srqs)
+/* So many SRQs more, or fewer, complete here. */
+void sroce_cq_srqs(struct sroce_cq *cq, int srqs)
 {
 	sroce_lock(&cq->lock);
-	cq->num_xrc_srqs += srqs;
+	cq->num_srqs += srqs;
 	sroce_unlock(&cq->lock);
 }
 
@@ -228,7 +240,8 @@ void sroce_cq_xrc(struct sroce_cq *cq, int srqs)
  *
  * A completion of a queue that is not in the table can only be of one that is
  * gone, and is dropped. Not so a message to an XRC SRQ: it bears the number of
- * the XRC target, which completes elsewhere or is another process's.
+ * the XRC target, which completes elsewhere or is another process's; nor what
+ * is a tag matching SRQ's.
  *
  * Return: is it for the program?
  */
@@ -237,7 +250,7 @@ static bool sroce_cq_known(struct sroce_cq *cq, const struct sroce_cqe *cqe)
 	struct sroce_wq *wq = sroce_cq_find(cq, sroce_cqe_key(cqe));
 
 	if (!wq)
-		return cq->num_xrc_srqs && cqe->opcode & SROCE_WC_RECV;
+		return cq->num_srqs && cqe->opcode & SROCE_WC_RECV;
 
 	sroce_ring_retire(&wq->ring, cqe->wqe_next);
 	return true;
@@ -467,6 +480,15 @@ static uint32_t sroce_read_flow_tag(struct ibv_cq_ex *ibcq)
 	return to_scq_ex(ibcq)->cqe->flow_tag;
 }
 
+static void sroce_read_tm_info(struct ibv_cq_ex *ibcq,
+			       struct ibv_wc_tm_info *info)
+{
+	const struct sroce_cqe *cqe = to_scq_ex(ibcq)->cqe;
+
+	info->tag = cqe->tm_tag;
+	info->priv = cqe->src_qp;
+}
+
 /* Let @cq be polled by ibv_start_poll() and what belongs to it. */
 void sroce_cq_set_ex(struct sroce_cq *cq)
 {
@@ -489,4 +511,5 @@ void sroce_cq_set_ex(struct sroce_cq *cq)
 	ex->read_completion_wallclock_ns = sroce_read_wallclock;
 	ex->read_cvlan = sroce_read_cvlan;
 	ex->read_flow_tag = sroce_read_flow_tag;
+	ex->read_tm_info = sroce_read_tm_info;
 }

@@ -84,6 +84,7 @@ static const struct verbs_context_ops sroce_context_ops = {
 	.poll_cq = sroce_poll_cq,
 	.post_recv = sroce_post_recv,
 	.post_send = sroce_post_send,
+	.post_srq_ops = sroce_post_srq_ops,
 	.post_srq_recv = sroce_post_srq_recv,
 	.query_device_ex = sroce_query_device,
 	.query_port = sroce_query_port,

@@ -167,7 +167,7 @@ struct sroce_held {
  * @table: the queues that complete here, hashed by key
  * @table_size: buckets, a power of two
  * @num_wqs: queues in @table
- * @num_xrc_srqs: XRC SRQs that complete here, see sroce_cq_known()
+ * @num_srqs: SRQs that complete here themselves, see sroce_cq_known()
  * @cqe: what ibv_wc_read_*() read
  * @held: doorbells to be rung when a poller finds nothing: struct sroce_held.
  *	Put there without a lock, taken from there under @lock
@@ -186,7 +186,7 @@ struct sroce_cq {
 	struct sroce_wq **table;
 	uint32_t table_size;
 	uint32_t num_wqs;
-	uint32_t num_xrc_srqs;
+	uint32_t num_srqs;
 	const struct sroce_cqe *cqe;
 	struct sroce_held *held;
 };
@@ -341,8 +341,14 @@ static inline uint32_t sroce_min(uint32_t a, uint32_t b)
 /* Queue pair numbers have 24 bits. */
 #define SROCE_WQ_RECV	(1U << 31)
 
+/*
+ * What is a tag matching SRQ's has a key that no queue has: it stays where it is
+ * when the queue pair goes that it came by, since the program has to count it.
+ */
 static inline uint32_t sroce_cqe_key(const struct sroce_cqe *cqe)
 {
+	if (cqe->opcode >= SROCE_WC_TM_ADD)
+		return SROCE_WQ_RECV;
 	return cqe->qp_num | (cqe->opcode & SROCE_WC_RECV ? SROCE_WQ_RECV : 0);
 }
 
@@ -432,7 +438,7 @@ void sroce_cq_attach(struct sroce_cq *cq, struct sroce_wq *wq);
 void sroce_cq_detach(struct sroce_cq *cq, struct sroce_wq *wq,
 		     struct sroce_held *held);
 void sroce_cq_reset(struct sroce_cq *cq, struct sroce_wq *wq);
-void sroce_cq_xrc(struct sroce_cq *cq, int srqs);
+void sroce_cq_srqs(struct sroce_cq *cq, int srqs);
 int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc);
 int sroce_req_notify_cq(struct ibv_cq *ibcq, int solicited_only);
 void sroce_cq_set_ex(struct sroce_cq *cq);
@@ -475,6 +481,10 @@ int sroce_get_srq_num(struct ibv_srq *ibsrq, uint32_t *srq_num);
 int sroce_destroy_srq(struct ibv_srq *ibsrq);
 int sroce_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 			struct ibv_recv_wr **bad_wr);
+
+/* tm.c */
+int sroce_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr,
+		       struct ibv_ops_wr **bad_wr);
 
 /* wq.c */
 struct ibv_wq *sroce_create_wq(struct ibv_context *ibctx,

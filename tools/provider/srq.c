@@ -84,7 +84,23 @@ struct ibv_srq *sroce_create_srq(struct ibv_pd *pd,
 	return &srq->vsrq.srq;
 }
 
-/* libibverbs asks for a basic one by ibv_create_srq(), so this is of another. */
+/*
+ * libibverbs asks for a basic one by ibv_create_srq(), so this is of another.
+ * Return: 0 or a positive errno.
+ */
+static int sroce_check_srq_ex(const struct ibv_srq_init_attr_ex *attr)
+{
+	const bool tm = attr->comp_mask & IBV_SRQ_INIT_ATTR_TM;
+
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) ||
+	    attr->srq_type != (tm ? IBV_SRQT_TM : IBV_SRQT_XRC))
+		return EOPNOTSUPP;
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) ||
+	    (tm && attr->tm_cap.max_ops > SROCE_TM_MAX_OPS))
+		return EINVAL;
+	return 0;
+}
+
 struct ibv_srq *sroce_create_srq_ex(struct ibv_context *ibctx,
 				    struct ibv_srq_init_attr_ex *attr)
 {
@@ -93,14 +109,9 @@ struct ibv_srq *sroce_create_srq_ex(struct ibv_context *ibctx,
 	struct sroce_srq *srq;
 	int ret;
 
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) ||
-	    attr->srq_type != IBV_SRQT_XRC ||
-	    attr->comp_mask & IBV_SRQ_INIT_ATTR_TM) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD)) {
-		errno = EINVAL;
+	ret = sroce_check_srq_ex(attr);
+	if (ret) {
+		errno = ret;
 		return NULL;
 	}
 
@@ -116,7 +127,7 @@ struct ibv_srq *sroce_create_srq_ex(struct ibv_context *ibctx,
 
 	srq->vsrq.srq.srq_context = attr->srq_context;
 	srq->vsrq.srq.pd = attr->pd;
-	sroce_cq_xrc(to_scq(srq->vsrq.cq), 1);
+	sroce_cq_srqs(to_scq(srq->vsrq.cq), 1);
 	return &srq->vsrq.srq;
 }
 
@@ -186,8 +197,8 @@ int sroce_destroy_srq(struct ibv_srq *ibsrq)
 	if (ret)
 		return ret;
 
-	if (srq->vsrq.srq_type == IBV_SRQT_XRC)
-		sroce_cq_xrc(to_scq(srq->vsrq.cq), -1);
+	if (srq->vsrq.cq)
+		sroce_cq_srqs(to_scq(srq->vsrq.cq), -1);
 	sroce_drop_srq(srq);
 	return 0;
 }
