@@ -1122,6 +1122,8 @@ static bool send_turn(struct sroce_qp *qp)
 
 	if (READ_ONCE(qp->state) == IB_QPS_RTS || READ_ONCE(qp->state) == IB_QPS_SQD)
 		send_packets(&turn);
+	/* sent to its own address, it is acknowledged: say so before others go on from there */
+	sroce_ack_run(qp);
 	if (READ_ONCE(qp->state) == IB_QPS_ERR || READ_ONCE(qp->state) == IB_QPS_SQE)
 		send_flush_all(&turn);
 	sroce_send_mr_put(qp);
