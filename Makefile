@@ -102,6 +102,11 @@ check: lab
 check-long:
 	+@LONG=1 $(MAKE) check
 
+#: bench      measure it beside others, on a native kernel and in VMs: hours; QUICK=1 for minutes
+# BENCH is for more options, see tools/bench/bench -h.
+bench: deps
+	@tools/bench/bench $(if $(QUICK),-q) $(BENCH)
+
 # The machine ready, the kernel there, and both halves built for it.
 lab: deps
 	@tools/lab/kernel $(KERNEL) >/dev/null
@@ -118,5 +123,5 @@ clean:
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules kverbs provider install uninstall demo check check-long lab clean distclean
+.PHONY: help deps modules kverbs provider install uninstall demo check check-long bench lab clean distclean
 .DEFAULT_GOAL := help
