@@ -57,11 +57,16 @@ modules:
 		SROCE_INC='-I$(top)/include -I$(top)/include/uapi' $(if $(V),,-s) modules
 
 #: kverbs     build what selftests/kverbs loads, for KDIR
-kverbs:
-	@mkdir -p $(BUILD)/kverbs
-	@cp -rsf $(top)/selftests/kverbs/. $(BUILD)/kverbs
-	$(step) MODULE '$(BUILD)/kverbs/kverbs_test.ko for $(release)'
-	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD))/kverbs $(if $(V),,-s) modules
+kverbs: from := selftests/kverbs
+
+#: ceiling    build what tools/bench loads, for KDIR
+ceiling: from := tools/bench/ceiling
+
+kverbs ceiling:
+	@mkdir -p $(BUILD)/$@
+	@cp -rsf $(top)/$(from)/. $(BUILD)/$@
+	$(step) MODULE '$(BUILD)/$@ for $(release)'
+	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD))/$@ $(if $(V),,-s) modules
 
 #: provider   build the library by which programs use it
 provider:
@@ -111,7 +116,7 @@ bench: deps
 lab: deps
 	@tools/lab/kernel $(KERNEL) >/dev/null
 	+@$(MAKE) modules KDIR=/usr/src/linux-headers-$(lab_kernel)
-	+@$(MAKE) kverbs KDIR=/usr/src/linux-headers-$(lab_kernel)
+	+@$(MAKE) kverbs ceiling KDIR=/usr/src/linux-headers-$(lab_kernel)
 	+@$(MAKE) provider
 
 #: clean      remove what was built
@@ -123,5 +128,5 @@ clean:
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules kverbs provider install uninstall demo check check-long bench lab clean distclean
+.PHONY: help deps modules kverbs ceiling provider install uninstall demo check check-long bench lab clean distclean
 .DEFAULT_GOAL := help

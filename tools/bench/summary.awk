@@ -2,9 +2,10 @@
 #
 # Results of guest into a table: medians with their spread, ratios, floors.
 #
-#	awk -f summary.awk lines RESULTS...
+#	awk [-v form=rst|plot] -f summary.awk lines RESULTS...
 #
-# A ratio is sroce's figure to another's, and where less is
+# For a terminal; as tables of reStructuredText; or, for plot.gp, a line a
+# median: where, line, MTU, contender, median, least, most. A ratio is sroce's figure to another's, and where less is
 # better still so. It reaches its floor or misses it; where either was not
 # measured, it says why.
 
@@ -14,7 +15,7 @@ BEGIN {
 	columns = 5
 }
 
-/^#/ || NF == 0 { next }
+/^#/ || NF == 0 { next } # both have comments
 
 # The table of lines has spaces, which are no tabs.
 NF == 1 {
@@ -72,13 +73,16 @@ function number(v)
 	return sprintf(v >= 10 ? "%.2f" : "%.3f", v)
 }
 
-# A median, and how far the values lie from each other: half of that.
+# A median, and how far the values lie from each other: half of that, or in rst
+# the least and the most.
 function cell(k,    m, c)
 {
 	m = median(k)
 	if (m == "")
 		return k in reason ? "-" : ""
 	c = n[k]
+	if (form == "rst")
+		return number(m) (c > 1 ? " (" number(list[1]) "-" number(list[c]) ")" : "")
 	return number(m) (c > 1 && m > 0 ? sprintf(" %3.0f%%", (list[c] - list[1]) / 2 / m * 100) : "     ")
 }
 
@@ -189,6 +193,90 @@ function text_table(    i, j, key, p, where, cells, why)
 	printf "\nfloors: %d reached, %d missed, %d unknown\n", reached, missed, unknown
 }
 
+function times(char, count,    text)
+{
+	while (count-- > 0)
+		text = text char
+	return text
+}
+
+# The cells that were collected for one table, in columns as wide as they need.
+function rst_flush(rows,    i, j, width, rule)
+{
+	for (j = 1; j <= columns + 4; j++) {
+		for (i = 0; i < rows; i++)
+			if (length(table[i, j]) > width[j])
+				width[j] = length(table[i, j])
+		rule = rule (j > 1 ? "  " : "") times("=", width[j])
+	}
+	print rule
+	for (i = 0; i < rows; i++) {
+		line = ""
+		for (j = 1; j <= columns + 4; j++)
+			line = line (j > 1 ? "  " : "") sprintf("%-" width[j] "s", table[i, j])
+		sub(/ +$/, "", line)
+		print line
+		if (i == 0)
+			print rule
+	}
+	print rule
+}
+
+function rst_head(where,    text, j)
+{
+	text = where ", Linux " kernel[where]
+	printf "\n%s\n%s\n\n", text, times("~", length(text))
+	split("line MTU unit", head, " ")
+	for (j = 1; j <= 3; j++)
+		table[0, j] = head[j]
+	for (j = 1; j <= columns; j++)
+		table[0, 3 + j] = column[j]
+	table[0, columns + 4] = "ratios"
+}
+
+# One table a machine; an empty first cell would join a row to the one above it.
+function rst_table(    i, j, key, p, where, rows, why)
+{
+	for (i = 1; i <= figures; i++) {
+		key = figure[i]
+		split(key, p, SUBSEP)
+		if (p[1] != where) {
+			if (where != "")
+				rst_flush(rows)
+			where = p[1]
+			rst_head(where)
+			rows = 1
+		}
+		table[rows, 1] = p[2]
+		table[rows, 2] = p[3]
+		table[rows, 3] = unit[key]
+		for (j = 1; j <= columns; j++)
+			table[rows, 3 + j] = cell(key SUBSEP column[j])
+		why = reasons(key)
+		table[rows++, columns + 4] = verdicts(key) (why == "" ? "" : " (" why ")")
+	}
+	rst_flush(rows)
+	printf "\n%d floors reached, %d missed, %d unknown.\n", reached, missed, unknown
+}
+
+function plot_table(    i, j, k, m)
+{
+	for (i = 1; i <= figures; i++)
+		for (j = 1; j <= columns; j++) {
+			k = figure[i] SUBSEP column[j]
+			m = median(k)
+			if (m != "") {
+				gsub(SUBSEP, "\t", k)
+				printf "%s\t%s\t%s\t%s\n", k, m, list[1], list[n[figure[i] SUBSEP column[j]]]
+			}
+		}
+}
+
 END {
-	text_table()
+	if (form == "rst")
+		rst_table()
+	else if (form == "plot")
+		plot_table()
+	else
+		text_table()
 }

@@ -1,0 +1,26 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# The measuring part of bench, each kind of line once and shortly: figures come
+# out of it.
+# lab: timeout 300
+
+. "$(dirname "$0")/../lib.sh"
+
+need ib_write_bw ib_write_lat
+need_bin xfer
+load_module
+
+measure() { # NAME REGEX CONTENDERS WANT
+	run "$1" "$REPO/tools/bench/guest" -S f -r 1 -s 0 -l "$2" -x "$3" "$TMP/results" || return
+	is "$(awk -F '\t' -v ORS=' ' '$8 + 0 > 0 { print $3, $5 }' "$TMP/results" 2>/dev/null)" "$4 " "$1: figures" ||
+		diag "$(cat "$TMP/results")"
+	rm -f "$TMP/results"
+}
+
+measure bandwidth '^self-write-64k ' sroce 'self-write-64k sroce'
+measure latency '^send-lat-e ' sroce 'send-lat-e sroce send-lat-e/p99 sroce'
+[ ! -f "$(dirname "$(sroce_ko)")/ceiling/ceiling.ko" ] ||
+	measure "the ceiling" '^write-64k 1500' ceiling 'write-64k ceiling'
+is "$(ip netns list)" "" "no host is left"
+done_testing
