@@ -101,6 +101,7 @@ demo: lab
 #: check      run the tests, in VMs where they need one; T=subject/name for one of them
 check: lab
 	+@$(MAKE) -s -C selftests
+	+@$(MAKE) -s -C tools/bench
 	@selftests/run -k $(lab_kernel) $(T)
 
 #: check-long as check, at length: more rounds, and limits to the last object
