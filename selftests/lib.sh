@@ -476,8 +476,8 @@ tests_of() { # PROGRAM TEST...
 }
 
 # The index of the RoCE v2 GID of an address; nothing if there is none.
-gid_index() { # LINK ADDRESS
-	"$BIN/xfer" --show -d "$1" -g "$2" 2>/dev/null | sed -n 's/.*gid_index \([0-9]*\).*/\1/p'
+gid_index() { # LINK ADDRESS [COMMAND by which another runs where the link is]
+	"${@:3}" "$BIN/xfer" --show -d "$1" -g "$2" 2>/dev/null | sed -n 's/.*gid_index \([0-9]*\).*/\1/p'
 }
 
 has_gid() {
