@@ -1090,7 +1090,7 @@ static void test_list(struct sroce_qp *qp)
 	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad) && !bad);
 	CHECK(ring->prod == 4 && !db.writes);
 
-	ring->flags = ~SROCE_RING_NEED_WAKEUP;
+	ring->flags = ~(SROCE_RING_NEED_WAKEUP | SROCE_RING_LINGER);
 	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad) && !db.writes);
 
 	ring->flags = SROCE_RING_NEED_WAKEUP;
@@ -1141,6 +1141,53 @@ static void test_list(struct sroce_qp *qp)
 	memset(&db, 0, sizeof(db));
 	ring->flags = 0;
 	done("doorbell: by ioctl once write() is refused");
+}
+
+/* Doorbells that are put off are rung by a poller that finds nothing, once. */
+static void test_linger(struct sroce_qp *qp, struct sroce_cq *cq)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
+	struct sroce_ring *ring = qp->sq.ring.ring;
+	struct ibv_wc wc;
+	int i;
+
+	start_wq(&qp->sq, 0xfffffffe);
+	memset(&db, 0, sizeof(db));
+	ring->flags = SROCE_RING_LINGER;
+	ring->seen = 0xfffffffe;
+	ring->linger = 4;
+	for (i = 0; i < 3; i++)
+		CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && !db.writes);
+	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && db.writes == 1);
+	done("so many entries behind what was seen, and it is rung");
+
+	/* the kernel has seen none of them, then all */
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 2);
+	CHECK(db.qp_num == qp->sq.key && !cq->held);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 2);
+	ring->seen = ring->prod;
+	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && db.writes == 2);
+	complete(cq, qp->sq.key, IBV_WC_SEND, 0, 0xffffffff);
+	CHECK(sroce_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && db.writes == 2);
+	ring->seen = ring->prod;
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 2);
+	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && cq->held);
+	ring->flags = 0;
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 2);
+	done("a poller that finds nothing rings for what was not seen");
+
+	ring->flags = SROCE_RING_LINGER;
+	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && cq->held);
+	sroce_forget_held(cq, &qp->held_send);
+	CHECK(!cq->held);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 2);
+	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && cq->held);
+	sroce_forget_held(cq, &qp->held_recv);
+	CHECK(cq->held == &qp->held_send);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 3);
+	ring->flags = 0;
+	memset(&db, 0, sizeof(db));
+	done("a queue pair that goes is not rung for");
 }
 
 static void test_recv(struct sroce_qp *qp, struct sroce_cq *cq)
@@ -2655,6 +2702,7 @@ int main(void)
 	test_data(qp);
 	test_space(qp, cq);
 	test_list(qp);
+	test_linger(qp, cq);
 	test_recv(qp, cq);
 	test_poll(qp, cq);
 	drop_qp(qp);
