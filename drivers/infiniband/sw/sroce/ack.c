@@ -11,7 +11,7 @@
 static bool is_pure_ack(const struct wire_pkt *pkt)
 {
 	return pkt->op->class == WIRE_CLASS_ACK &&
-	       (pkt->syndrome & WIRE_AETH_KIND_MASK) == WIRE_AETH_ACK;
+	       wire_aeth_is_ack(pkt->syndrome);
 }
 
 /**

@@ -311,26 +311,10 @@ void sroce_frames_free(struct sroce_frames *frames)
 
 /* Reception: into a queue */
 
-/* Copy the next request out of the ring, once. */
 static bool sink_fetch(struct sroce_rq *rq)
 {
-	u32 prod;
-
-	if (rq->broken)
-		return false;
-	/* pairs with the program's release: the entries before it are whole */
-	prod = smp_load_acquire(&rq->q.ring->prod);
-	if (prod == rq->cons)
-		return false;
-	if (prod - rq->cons > rq->q.mask + 1) {
-		rq->broken = true;
-		return false;
-	}
-	memcpy(rq->wqe, queue_entry(&rq->q, rq->cons), rq->q.entry_size);
-	rq->cons++;
-	WRITE_ONCE(rq->q.ring->cons, rq->cons);
-	rq->has_wqe = true;
-	return true;
+	rq->has_wqe = !sroce_recv_fetch(rq);
+	return rq->has_wqe;
 }
 
 /* Return: false if the completion queue is full. */
@@ -377,17 +361,6 @@ bool sroce_sink_flush(const struct sroce_sink *sink)
 		room &= sink_complete(sink, &cqe);
 	}
 	return room;
-}
-
-/* Is there room for @len bytes in the request that was fetched? */
-static bool sink_fits(const struct sroce_rq *rq, u32 len)
-{
-	u64 room = 0;
-	u32 i;
-
-	for (i = 0; i < rq->wqe->num_sge; i++)
-		room += rq->wqe->sge[i].length;
-	return room >= len;
 }
 
 /* Bytes of a frame into the request's list, where the last ones ended. */
@@ -473,7 +446,7 @@ static bool sink_frame(const struct sroce_sink *sink, const struct sk_buff *skb,
 		cqe.wc_flags |= SROCE_WC_VLAN;
 		skip = VLAN_HLEN;
 	}
-	if (!sink_fits(rq, skb->len - mac - skip)) {
+	if (!sroce_recv_fits(rq->wqe, skb->len - mac - skip)) {
 		sroce_count(sink->sdev, LOCAL_LENGTH);
 		return true;
 	}

@@ -26,24 +26,14 @@ enum recv_result {
 	RECV_ACCESS,		/* the remote key is not good for this */
 };
 
-static bool is_ack(u8 syndrome)
-{
-	return (syndrome & WIRE_AETH_KIND_MASK) == WIRE_AETH_ACK;
-}
-
-static bool reliable(const struct sroce_qp *qp)
-{
-	return qp->transport == WIRE_RC || qp->transport == WIRE_XRC;
-}
-
 /* A NAK outranks the acknowledgement that it implies, and a later NAK it. */
 static void respond(struct sroce_qp *qp, u8 syndrome)
 {
 	struct sroce_rq *rq = &qp->rq;
 
-	if (!reliable(qp))
+	if (!qp_reliable(qp))
 		return;
-	if (!rq->respond || !is_ack(syndrome))
+	if (!rq->respond || !wire_aeth_is_ack(syndrome))
 		rq->syndrome = syndrome;
 	rq->respond = true;
 }
@@ -55,7 +45,7 @@ static void advance(struct sroce_qp *qp, u32 num)
 
 	rq->epsn = wire_psn_add(rq->epsn, num);
 	rq->nak_sent = false;
-	if (rq->respond && !is_ack(rq->syndrome))
+	if (rq->respond && !wire_aeth_is_ack(rq->syndrome))
 		rq->syndrome = WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID;
 }
 
@@ -192,30 +182,44 @@ static void recv_complete_err(struct sroce_qp *qp, enum ib_wc_status status)
 	recv_complete(qp, &cqe, true);
 }
 
-/* Copy the next request out of the ring, once. */
-static bool ring_fetch(struct sroce_qp *qp)
+/**
+ * sroce_recv_fetch - copy the next request out of its ring, once
+ * @rq: receive side; its lock is held
+ *
+ * Return: 0 with the request in @rq->wqe; -EAGAIN if there is none; -EINVAL, and
+ * -EAGAIN from then on, if the ring's indices contradict each other.
+ */
+int sroce_recv_fetch(struct sroce_rq *rq)
 {
-	struct sroce_rq *rq = &qp->rq;
 	u32 prod;
 
 	if (rq->broken || !rq->q.ring)
-		return false;
+		return -EAGAIN;
 	/* pairs with the program's release: the entries before it are whole */
 	prod = smp_load_acquire(&rq->q.ring->prod);
 	if (prod == rq->cons)
-		return false;
+		return -EAGAIN;
 	if (prod - rq->cons > rq->q.mask + 1) {
 		rq->broken = true;
-		sroce_qp_event(qp, IB_EVENT_QP_FATAL);
-		sroce_qp_error_locked(qp);
-		return false;
+		return -EINVAL;
 	}
 
 	memcpy(rq->wqe, queue_entry(&rq->q, rq->cons), rq->q.entry_size);
 	rq->cons++;
 	/* the copy is made before the entry may be used again */
 	smp_store_release(&rq->q.ring->cons, rq->cons);
-	return true;
+	return 0;
+}
+
+static bool ring_fetch(struct sroce_qp *qp)
+{
+	int err = sroce_recv_fetch(&qp->rq);
+
+	if (err == -EINVAL) {
+		sroce_qp_event(qp, IB_EVENT_QP_FATAL);
+		sroce_qp_error_locked(qp);
+	}
+	return !err;
 }
 
 static struct sroce_srq *recv_srq(const struct sroce_qp *qp)
@@ -337,7 +341,7 @@ void sroce_recv_reset(struct sroce_qp *qp)
 /* The request violates the protocol or its rights, and the connection ends: 9.9.3.1 */
 static void recv_refuse(struct sroce_qp *qp, enum wire_nak nak)
 {
-	if (!reliable(qp)) {
+	if (!qp_reliable(qp)) {
 		/* its requester can't be told, and nobody else is to blame */
 		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
 		qp->rq.op = SROCE_RECV_IDLE;
@@ -355,7 +359,7 @@ static void recv_refuse(struct sroce_qp *qp, enum wire_nak nak)
 /* The receive request is at fault, or too small: both sides hear of it. */
 static void recv_fail(struct sroce_qp *qp, enum ib_wc_status status, enum wire_nak nak)
 {
-	if (!reliable(qp) && status == IB_WC_LOC_LEN_ERR) {
+	if (!qp_reliable(qp) && status == IB_WC_LOC_LEN_ERR) {
 		recv_refuse(qp, nak);
 		return;
 	}
@@ -374,7 +378,7 @@ static void recv_not_ready(struct sroce_qp *qp)
 		return;
 	}
 	sroce_qp_count(qp, RX_NO_WQE);
-	if (!reliable(qp)) {
+	if (!qp_reliable(qp)) {
 		rq->drop = true;
 		return;
 	}
@@ -953,7 +957,12 @@ static void make_grh(const struct sroce_rx *rx, u8 *grh)
 	ip_send_check(ip4);
 }
 
-static bool datagram_fits(const struct sroce_recv_wqe *wqe, u32 len)
+/**
+ * sroce_recv_fits - is there room for a message in a receive request?
+ * @wqe: the request
+ * @len: bytes
+ */
+bool sroce_recv_fits(const struct sroce_recv_wqe *wqe, u32 len)
 {
 	u64 room = 0;
 	u32 i;
@@ -988,7 +997,7 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 	sroce_qp_count(qp, RX_SEND);
 	if (!take_wqe(qp))
 		return;
-	if (!datagram_fits(rq->wqe, cqe.byte_len)) {
+	if (!sroce_recv_fits(rq->wqe, cqe.byte_len)) {
 		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
 		return;
 	}

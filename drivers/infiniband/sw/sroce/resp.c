@@ -20,11 +20,6 @@
 /* Bytes that are paged in at once */
 #define RESP_FAULT_LEN	(256U << 10)
 
-static bool is_ack(u8 syndrome)
-{
-	return (syndrome & WIRE_AETH_KIND_MASK) == WIRE_AETH_ACK;
-}
-
 /**
  * sroce_resp_request - a request has come whose response carries data
  * @qp: queue pair; its receive lock is held, and there is a resource free
@@ -409,7 +404,7 @@ static bool resp_step(struct sroce_qp *qp)
 	if (respond)
 		rq->respond = false;
 	syndrome = rq->syndrome;
-	psn = is_ack(syndrome) ? rq->ack_psn : rq->epsn;
+	psn = wire_aeth_is_ack(syndrome) ? rq->ack_psn : rq->epsn;
 	msn = rq->msn;
 	spin_unlock_bh(&rq->lock);
 

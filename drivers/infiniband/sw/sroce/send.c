@@ -122,11 +122,6 @@ static const struct send_op *swqe_op(const struct sroce_sq *sq, u32 index)
 	return &send_ops[sq_copy(sq, index)->opcode];
 }
 
-static bool reliable(const struct sroce_qp *qp)
-{
-	return BIT(qp->ibqp.qp_type) & QPT_RELIABLE;
-}
-
 /* Does a request take one of the peer's responder resources? */
 static bool takes_resource(const struct send_op *op)
 {
@@ -587,7 +582,7 @@ static enum send_result send_flush(struct send_turn *turn)
 		return SEND_BACK;
 	}
 	turn->start = qp->sq.psn_nxt;
-	if (!reliable(qp))
+	if (!qp_reliable(qp))
 		sroce_ack_advance(qp, qp->sq.psn_nxt);
 	return SENT;
 }
@@ -599,7 +594,7 @@ static enum send_result send_no_route(struct sroce_qp *qp)
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 
 	sroce_qp_count(qp, TX_NO_ROUTE);
-	if (reliable(qp)) {
+	if (qp_reliable(qp)) {
 		sroce_retry_no_route(qp);
 		return SEND_STOP;
 	}
@@ -743,7 +738,7 @@ static void send_sent(struct send_turn *turn, u32 psns, bool ask, bool last)
 /* May one more packet be under way? */
 static bool flight_open(const struct sroce_qp *qp)
 {
-	return !reliable(qp) || qp->sq.flight < SROCE_SEND_WINDOW / qp->mtu;
+	return !qp_reliable(qp) || qp->sq.flight < SROCE_SEND_WINDOW / qp->mtu;
 }
 
 /* An acknowledgement is asked for several times a window. */
@@ -777,7 +772,7 @@ static enum send_result send_middles(struct send_turn *turn)
 		p = sroce_burst_reserve(&turn->burst, len);
 		if (!p)
 			return SENT;
-		wire_bth_put(p, opcode, false, 0, SROCE_PKEY, qp->dqpn, ask && reliable(qp),
+		wire_bth_put(p, opcode, false, 0, SROCE_PKEY, qp->dqpn, ask && qp_reliable(qp),
 			     sq->psn_nxt);
 		res = copy_sges(qp, p + WIRE_BTH_LEN, qp->mtu);
 		if (res != SENT)
@@ -833,7 +828,7 @@ static enum send_result send_packet(struct send_turn *turn)
 
 	wire_bth_put(p, opcode, last && wqe->flags & SROCE_WQE_SOLICITED, pad, SROCE_PKEY,
 		     qp->transport == WIRE_UD ? wqe->remote_qpn : qp->dqpn,
-		     ask && reliable(qp), sq->psn_nxt);
+		     ask && qp_reliable(qp), sq->psn_nxt);
 	put_headers(qp, row->flags, off, p + WIRE_BTH_LEN);
 	p += row->hdr_len;
 	if (wqe->flags & SROCE_WQE_INLINE) {
@@ -944,7 +939,7 @@ static bool psns_free(const struct sroce_qp *qp)
 	const struct sroce_sq *sq = &qp->sq;
 	u32 begun = wire_psn_diff(sq->psn_nxt, sq->psn_una);
 
-	return !reliable(qp) || begun + sq_wqe(sq, sq->nxt)->num_pkts < WIRE_PSN_WINDOW;
+	return !qp_reliable(qp) || begun + sq_wqe(sq, sq->nxt)->num_pkts < WIRE_PSN_WINDOW;
 }
 
 /* May the request begin now? 10.8.3 for the fence, 9.7.3.1 for the resources */

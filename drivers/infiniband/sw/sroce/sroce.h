@@ -1074,6 +1074,12 @@ static inline struct sroce_dev *qp_dev(const struct sroce_qp *qp)
 	return to_sdev(qp->ibqp.device);
 }
 
+/* Are its packets acknowledged? */
+static inline bool qp_reliable(const struct sroce_qp *qp)
+{
+	return qp->transport == WIRE_RC || qp->transport == WIRE_XRC;
+}
+
 static inline void *queue_entry(const struct sroce_queue *q, u32 index)
 {
 	return q->entries + (size_t)(index & q->mask) * q->entry_size;
@@ -1443,6 +1449,8 @@ void sroce_recv_end(struct sroce_qp *qp) __releases(&qp->rq.lock);
 void sroce_recv_fault_done(struct sroce_qp *qp, int err);
 void sroce_recv_flush(struct sroce_qp *qp);
 void sroce_recv_reset(struct sroce_qp *qp);
+int sroce_recv_fetch(struct sroce_rq *rq);
+bool sroce_recv_fits(const struct sroce_recv_wqe *wqe, u32 len);
 
 /* resp.c */
 void sroce_resp_request(struct sroce_qp *qp, const struct sroce_res *res);

@@ -598,8 +598,9 @@ void sroce_tm_read(struct sroce_qp *qp)
 	cut_list(wqe, wire_get32(hdr + RVH_LENGTH));
 	read.wr.num_sge = wqe->num_sge;
 	hdr[0] = TMH_FIN;
-	/* there is room, and it stays: nobody else posts here */
-	WARN_ON_ONCE(sroce_post_send(&qp->ibqp, &read.wr, &bad));
+	/* there is room, and it stays, as nobody else posts here; or nothing is certain */
+	if (sroce_post_send(&qp->ibqp, &read.wr, &bad))
+		sroce_qp_error_locked(qp);
 }
 
 /**

@@ -103,6 +103,11 @@ static inline void wire_bth_put(__u8 *p, __u8 opcode, int solicited, __u8 pad,
 	wire_put24(p + WIRE_BTH_PSN, psn);
 }
 
+static inline int wire_aeth_is_ack(__u8 syndrome)
+{
+	return (syndrome & WIRE_AETH_KIND_MASK) == WIRE_AETH_ACK;
+}
+
 static inline void wire_aeth_put(__u8 *p, __u8 syndrome, __u32 msn)
 {
 	p[0] = syndrome;
