@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The requester: from a program's ring to packets.
+ * The requester: from requests (request.c) to packets.
  *
  * The send side has one owner at a time, as NAPI has: who finds it free does
  * all there is to do, others leave a note and go. A doorbell, an
  * acknowledgement, the timer and the stack's release of an skb are such
  * others. Nobody waits, and nobody needs a thread of ours.
  */
-#include <linux/overflow.h>
 #include <rdma/ib_user_verbs.h>
 
-#include "sroce.h"
+#include "request.h"
 #include "trace.h"
 
 /*
@@ -32,78 +31,6 @@
 /* An acknowledgement is asked for four times a window, and at a message's end. */
 #define ASK_FRACTION		4
 
-/* What the requester does with an operation. */
-enum send_kind {
-	SEND_NONE,		/* no such operation */
-	SEND_STREAM,		/* a message of as many packets as it takes */
-	SEND_READ,		/* a request whose response is a message */
-	SEND_ATOMIC,		/* a request whose response is eight bytes */
-	SEND_ATOMIC_WRITE,	/* eight bytes, and a response */
-	SEND_FLUSH,		/* a request, and a response */
-	SEND_LOCAL,		/* nothing leaves */
-};
-
-#define QPT(type)	BIT(IB_QPT_##type)
-#define QPT_RELIABLE	(QPT(RC) | QPT(XRC_INI))
-#define QPT_CONNECTED	(QPT_RELIABLE | QPT(UC))
-#define QPT_DATAGRAM	(QPT(UD) | QPT(GSI))
-
-/**
- * struct send_op - how an operation goes onto the wire
- * @first: operation of a message's first packet
- * @middle: of those between
- * @last: of its last
- * @only: of the only one
- * @wc: enum ib_uverbs_wc_opcode of its completion
- * @kind: enum send_kind
- * @inlined: it may have data in place of a list
- * @qpts: types of queue pairs that have it, a bit each
- */
-struct send_op {
-	u8 first;
-	u8 middle;
-	u8 last;
-	u8 only;
-	u8 wc;
-	u8 kind;
-	bool inlined;
-	u32 qpts;
-};
-
-#define STREAM(name, last, only, wc, qpts) {					\
-	WIRE_##name##_FIRST, WIRE_##name##_MIDDLE, WIRE_##last, WIRE_##only,	\
-	wc, SEND_STREAM, true, qpts,						\
-}
-#define SINGLE(op, wc, kind, inlined) { 0, 0, 0, op, wc, kind, inlined, QPT_RELIABLE }
-#define LOCAL(wc) { 0, 0, 0, 0, wc, SEND_LOCAL, false, QPT_CONNECTED }
-
-/* By enum ib_uverbs_wr_opcode */
-static const struct send_op send_ops[] = {
-	[IB_UVERBS_WR_RDMA_WRITE] =
-		STREAM(WRITE, WRITE_LAST, WRITE_ONLY, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
-	[IB_UVERBS_WR_RDMA_WRITE_WITH_IMM] =
-		STREAM(WRITE, WRITE_LAST_IMM, WRITE_ONLY_IMM, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
-	[IB_UVERBS_WR_SEND] =
-		STREAM(SEND, SEND_LAST, SEND_ONLY, IB_UVERBS_WC_SEND,
-		       QPT_CONNECTED | QPT_DATAGRAM | QPT(RAW_PACKET)),
-	[IB_UVERBS_WR_SEND_WITH_IMM] =
-		STREAM(SEND, SEND_LAST_IMM, SEND_ONLY_IMM, IB_UVERBS_WC_SEND,
-		       QPT_CONNECTED | QPT_DATAGRAM),
-	[IB_UVERBS_WR_RDMA_READ] =
-		SINGLE(WIRE_READ_REQUEST, IB_UVERBS_WC_RDMA_READ, SEND_READ, false),
-	[IB_UVERBS_WR_ATOMIC_CMP_AND_SWP] =
-		SINGLE(WIRE_CMP_SWAP, IB_UVERBS_WC_COMP_SWAP, SEND_ATOMIC, false),
-	[IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD] =
-		SINGLE(WIRE_FETCH_ADD, IB_UVERBS_WC_FETCH_ADD, SEND_ATOMIC, false),
-	[IB_UVERBS_WR_LOCAL_INV] = LOCAL(IB_UVERBS_WC_LOCAL_INV),
-	[IB_UVERBS_WR_BIND_MW] = LOCAL(IB_UVERBS_WC_BIND_MW),
-	[IB_UVERBS_WR_SEND_WITH_INV] =
-		STREAM(SEND, SEND_LAST_INV, SEND_ONLY_INV, IB_UVERBS_WC_SEND, QPT_RELIABLE),
-	[SROCE_WR_FLUSH] = SINGLE(WIRE_FLUSH, SROCE_WC_FLUSH, SEND_FLUSH, false),
-	[SROCE_WR_ATOMIC_WRITE] =
-		SINGLE(WIRE_ATOMIC_WRITE, SROCE_WC_ATOMIC_WRITE, SEND_ATOMIC_WRITE, true),
-};
-
 /* One turn at a send side. */
 struct send_turn {
 	struct sroce_qp *qp;
@@ -116,240 +43,6 @@ struct send_turn {
 	u32 budget;
 	bool idle;			/* the ring has been found empty */
 };
-
-static const struct send_op *swqe_op(const struct sroce_sq *sq, u32 index)
-{
-	return &send_ops[sq_copy(sq, index)->opcode];
-}
-
-/* Does a request take one of the peer's responder resources? */
-static bool takes_resource(const struct send_op *op)
-{
-	return op->kind >= SEND_READ && op->kind <= SEND_FLUSH;
-}
-
-/**
- * sroce_send_awaits - is more than an acknowledgement needed for a request?
- * @sq: send side; the caller owns it
- * @index: the request's first block
- *
- * Return: true if its response carries data, and has not come.
- */
-bool sroce_send_awaits(const struct sroce_sq *sq, u32 index)
-{
-	const struct sroce_swqe *swqe = sq_wqe(sq, index);
-
-	return swqe->sent && !swqe->answered && takes_resource(swqe_op(sq, index));
-}
-
-/* Completion */
-
-/**
- * sroce_send_complete - the oldest request is done
- * @qp: queue pair; the caller owns its send side
- * @status: how it ended; with success, only who asked for it is told
- * @vendor_err: AETH syndrome or 0
- */
-void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err)
-{
-	struct sroce_sq *sq = &qp->sq;
-	const struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
-	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->una);
-	struct sroce_cqe cqe = {
-		.wr_id = wqe->wr_id,
-		.byte_len = swqe->length,
-		.qp_num = qp->num->qpn,
-		.wqe_next = sq->una + swqe->num_blocks,
-		.vendor_err = vendor_err,
-		.status = status,
-	};
-	bool tell = status || qp->sq_sig_all || wqe->flags & SROCE_WQE_SIGNALED;
-
-	if (wqe->opcode < ARRAY_SIZE(send_ops)) {
-		cqe.opcode = send_ops[wqe->opcode].wc;
-		if (swqe->sent && takes_resource(&send_ops[wqe->opcode]))
-			sq->num_rd--;
-	}
-	if (sq->tagged)
-		tell = sroce_tm_sent(&cqe);
-	sq->una += swqe->num_blocks;
-	/* its blocks were copied before they may be used again */
-	smp_store_release(&sq->q.ring->cons, sq->una);
-	if (!tell)
-		return;
-
-	switch (sroce_cq_post(sq->cq, &cqe, status != IB_WC_SUCCESS)) {
-	case SROCE_CQ_EVENT:
-		sroce_cq_notify(sq->cq);
-		break;
-	case SROCE_CQ_FULL:
-		sroce_send_mr_put(qp);
-		sroce_qp_error(qp);
-		break;
-	case SROCE_CQ_QUIET:
-		break;
-	}
-}
-
-/**
- * sroce_send_fail - the oldest request fails, and its queue pair with it
- * @qp: queue pair; the caller owns its send side
- * @status: why
- * @vendor_err: AETH syndrome or 0
- */
-void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err)
-{
-	sroce_send_complete(qp, status, vendor_err);
-	sroce_send_mr_put(qp);
-	sroce_qp_send_error(qp);
-}
-
-/* From the ring to the kernel's copy */
-
-static u32 data_blocks(const struct sroce_send_wqe *wqe)
-{
-	u32 len = sizeof(*wqe);
-
-	if (wqe->flags & SROCE_WQE_INLINE)
-		len += wqe->inline_len;
-	else
-		len += wqe->num_sge * sizeof(struct sroce_sge);
-	return DIV_ROUND_UP(len, SROCE_SQ_BLOCK);
-}
-
-/* The list's entries are all there is of it; their sum is the message. */
-static enum ib_wc_status check_data(struct sroce_qp *qp, u32 index, u32 *length)
-{
-	const struct sroce_send_wqe *wqe = sq_copy(&qp->sq, index);
-	u32 len = wqe->inline_len;
-	u32 i;
-
-	if (wqe->flags & SROCE_WQE_INLINE) {
-		if (!send_ops[wqe->opcode].inlined || len > qp->max_inline || wqe->num_sge)
-			return IB_WC_LOC_QP_OP_ERR;
-	} else if (wqe->num_sge > qp->max_send_sge || len) {
-		return IB_WC_LOC_QP_OP_ERR;
-	}
-	if (data_blocks(wqe) > wqe->num_blocks)
-		return IB_WC_LOC_QP_OP_ERR;
-
-	for (i = 0; i < wqe->num_sge; i++)
-		if (check_add_overflow(len, sq_sge(&qp->sq, index, i)->length, &len) ||
-		    len > SROCE_MAX_MSG)
-			return IB_WC_LOC_LEN_ERR;
-	*length = len;
-	return IB_WC_SUCCESS;
-}
-
-/* What can be said of a request without looking at memory regions. */
-static enum ib_wc_status check_wqe(struct sroce_qp *qp, u32 index, u32 *length)
-{
-	const u8 flags = SROCE_WQE_FENCE | SROCE_WQE_SIGNALED | SROCE_WQE_SOLICITED |
-			 SROCE_WQE_INLINE;
-	const struct sroce_send_wqe *wqe = sq_copy(&qp->sq, index);
-	enum ib_wc_status status;
-	const struct send_op *op;
-
-	if (wqe->opcode >= ARRAY_SIZE(send_ops) || wqe->flags & ~flags || wqe->reserved)
-		return IB_WC_LOC_QP_OP_ERR;
-	op = &send_ops[wqe->opcode];
-	if (!(op->qpts & BIT(qp->ibqp.qp_type)))
-		return IB_WC_LOC_QP_OP_ERR;
-	status = check_data(qp, index, length);
-	if (status != IB_WC_SUCCESS)
-		return status;
-
-	switch (op->kind) {
-	case SEND_STREAM:
-		/* a datagram is one packet */
-		if (qp->transport == WIRE_UD && *length > qp->mtu)
-			return IB_WC_LOC_LEN_ERR;
-		break;
-	case SEND_ATOMIC:
-	case SEND_ATOMIC_WRITE:
-		if (*length != sizeof(u64))
-			return IB_WC_LOC_LEN_ERR;
-		break;
-	case SEND_FLUSH:
-	case SEND_LOCAL:
-		if (wqe->num_sge)
-			return IB_WC_LOC_QP_OP_ERR;
-		break;
-	default:
-		break;
-	}
-	/* none may be outstanding, so this one never can be */
-	if (takes_resource(op) && !qp->attr.max_rd_atomic)
-		return IB_WC_LOC_QP_OP_ERR;
-	return IB_WC_SUCCESS;
-}
-
-/* PSNs that a request takes: at least one, but for what is done here. */
-static u32 count_pkts(const struct sroce_qp *qp, const struct send_op *op, u32 length)
-{
-	switch (op->kind) {
-	case SEND_STREAM:
-	case SEND_READ:
-		return max(DIV_ROUND_UP(length, qp->mtu), 1U);
-	case SEND_LOCAL:
-		return 0;
-	default:
-		return 1;
-	}
-}
-
-/* The ring's indices contradict each other: this queue pair is lost. */
-static void ring_broken(struct sroce_qp *qp)
-{
-	qp->sq.broken = true;
-	sroce_qp_event(qp, IB_EVENT_QP_FATAL);
-	sroce_send_mr_put(qp);
-	sroce_qp_error(qp);
-}
-
-/* Copy the next request out of the ring, once, and check the copy. */
-static bool sq_fetch(struct sroce_qp *qp)
-{
-	struct sroce_sq *sq = &qp->sq;
-	struct sroce_send_wqe *wqe = sq_copy(sq, sq->fetched);
-	struct sroce_swqe *swqe = sq_wqe(sq, sq->fetched);
-	u32 prod, avail, length = 0;
-	u8 i, n;
-
-	if (sq->broken)
-		return false;
-	/* pairs with the program's release: the blocks before it are whole */
-	prod = smp_load_acquire(&sq->q.ring->prod);
-	avail = prod - sq->fetched;
-	if (!avail)
-		return false;
-	/* beyond what the ring holds, or back before what has been fetched */
-	if (prod - sq->una > sq->q.mask + 1 || prod - sq->una < sq->fetched - sq->una) {
-		ring_broken(qp);
-		return false;
-	}
-
-	memcpy(wqe, queue_entry(&sq->q, sq->fetched), SROCE_SQ_BLOCK);
-	n = wqe->num_blocks;
-	*swqe = (struct sroce_swqe) { .num_blocks = 1, .num_pkts = 1 };
-	if (!n || n > SROCE_SQ_MAX_BLOCKS || n > avail) {
-		/* where the next one starts is unknown; all end in ERR anyway */
-		swqe->status = IB_WC_LOC_QP_OP_ERR;
-	} else {
-		for (i = 1; i < n; i++)
-			memcpy(sq_copy(sq, sq->fetched + i),
-			       queue_entry(&sq->q, sq->fetched + i), SROCE_SQ_BLOCK);
-		swqe->num_blocks = n;
-		swqe->status = check_wqe(qp, sq->fetched, &length);
-		swqe->length = length;
-		if (swqe->status == IB_WC_SUCCESS)
-			swqe->num_pkts = count_pkts(qp, swqe_op(sq, sq->fetched), length);
-	}
-	sq->newest = sq->fetched;
-	sq->fetched += swqe->num_blocks;
-	return true;
-}
-
 /* From the copy to packets */
 
 static void next_sge(struct sroce_sq *sq)
@@ -485,7 +178,7 @@ static bool check_sges(struct sroce_qp *qp, int access)
 	return true;
 }
 
-static u8 pick_operation(const struct send_op *op, bool first, bool last)
+static u8 pick_operation(const struct sroce_send_op *op, bool first, bool last)
 {
 	if (first)
 		return last ? op->only : op->first;
@@ -655,12 +348,12 @@ static enum send_result send_start(struct send_turn *turn)
 /* CMP_SWP on an XRC queue pair has no other place for it. */
 static u32 wqe_srqn(const struct sroce_send_wqe *wqe)
 {
-	return send_ops[wqe->opcode].kind == SEND_ATOMIC ? wqe->imm_data : wqe->remote_srqn;
+	return sroce_send_ops[wqe->opcode].kind == SEND_ATOMIC ? wqe->imm_data : wqe->remote_srqn;
 }
 
 static u32 reth_len(const struct sroce_send_wqe *wqe, const struct sroce_swqe *swqe, u32 off)
 {
-	return send_ops[wqe->opcode].kind == SEND_FLUSH ? wqe->flush_len : swqe->length - off;
+	return sroce_send_ops[wqe->opcode].kind == SEND_FLUSH ? wqe->flush_len : swqe->length - off;
 }
 
 /* The extension headers that the opcode's row names, for @off bytes on. */
@@ -738,13 +431,13 @@ static void send_sent(struct send_turn *turn, u32 psns, bool ask, bool last)
 /* May one more packet be under way? */
 static bool flight_open(const struct sroce_qp *qp)
 {
-	return !qp_reliable(qp) || qp->sq.flight < SROCE_SEND_WINDOW / qp->mtu;
+	return !qp_reliable(qp) || qp->sq.flight * qp->mtu < SROCE_SEND_WINDOW;
 }
 
 /* An acknowledgement is asked for several times a window. */
 static bool ask_now(const struct sroce_qp *qp)
 {
-	return qp->sq.unasked >= SROCE_SEND_WINDOW / ASK_FRACTION / qp->mtu;
+	return qp->sq.unasked * qp->mtu >= SROCE_SEND_WINDOW / ASK_FRACTION;
 }
 
 /*
@@ -792,7 +485,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
-	const struct send_op *op = swqe_op(sq, sq->nxt);
+	const struct sroce_send_op *op = swqe_op(sq, sq->nxt);
 	const bool stream = op->kind == SEND_STREAM;
 	u32 k = swqe->sent ? wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
 	u32 psns = stream ? 1 : swqe->num_pkts - k;
@@ -967,7 +660,7 @@ static bool send_ready(struct send_turn *turn)
 
 	if (sq->fault.active)
 		return false;
-	if (sq->nxt == sq->fetched && (sqd || !sq_fetch(qp))) {
+	if (sq->nxt == sq->fetched && (sqd || !sroce_sq_fetch(qp))) {
 		turn->idle = !sqd;
 		return false;
 	}
@@ -1035,7 +728,7 @@ static void send_flush_all(struct send_turn *turn)
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
 
-	while (turn->budget && (sq->una != sq->fetched || sq_fetch(qp))) {
+	while (turn->budget && (sq->una != sq->fetched || sroce_sq_fetch(qp))) {
 		turn->budget--;
 		sroce_send_complete(qp, IB_WC_WR_FLUSH_ERR, 0);
 	}

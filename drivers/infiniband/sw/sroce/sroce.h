@@ -1386,18 +1386,20 @@ void sroce_doorbell_awake(struct sroce_qp *qp);
 void sroce_doorbell_rest(struct sroce_qp *qp);
 void sroce_doorbell_late(struct sroce_qp *qp);
 
+/* request.c */
+void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err);
+void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err);
+bool sroce_send_awaits(const struct sroce_sq *sq, u32 index);
+
 /* send.c */
 void sroce_send_run(struct sroce_qp *qp);
 void sroce_send_claim(struct sroce_qp *qp);
 void sroce_send_release(struct sroce_qp *qp);
 void sroce_send_task(struct tasklet_struct *task);
 void sroce_send_seek(struct sroce_qp *qp, u32 psn);
-void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err);
-void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err);
 bool sroce_send_try_claim(struct sroce_qp *qp);
 struct sroce_mr *sroce_send_mr(struct sroce_qp *qp, u32 lkey);
 void sroce_send_mr_put(struct sroce_qp *qp);
-bool sroce_send_awaits(const struct sroce_sq *sq, u32 index);
 void sroce_send_fault_done(struct sroce_qp *qp, int err);
 bool sroce_send_draining(const struct sroce_qp *qp);
 
