@@ -126,7 +126,7 @@ function verdict(key, floor,    p, colon, other, need, mine, theirs, ratio, good
 	ratio = mine / theirs
 	if (need == "")
 		return sprintf("%s %.2f", other, ratio)
-	good = less_is_better(key) ? ratio <= need : ratio >= need
+	good = less_is_better(key) ? ratio <= need + 0 : ratio >= need + 0
 	if (good)
 		reached++
 	else
