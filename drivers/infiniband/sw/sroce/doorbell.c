@@ -16,7 +16,8 @@
  *
  * A lone request may be for a program that polls, and that waits for this very
  * CPU: with both ends on one, the answer would come a scheduler's tick later.
- * So who rings hands the CPU over to whom its packets went.
+ * So who rings hands the CPU over to who last rang for the queue pair that its
+ * packets went to.
  */
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
@@ -60,8 +61,13 @@ static DEFINE_PER_CPU(pid_t, sroce_reader);
  */
 void sroce_doorbell_heard(struct sroce_qp *qp)
 {
-	if (qp->ibuc && qp->ibqp.res.task)
-		this_cpu_write(sroce_reader, task_pid_nr(qp->ibqp.res.task));
+	pid_t pid = READ_ONCE(qp->sq.ringer);
+
+	/* one that has only received so far is known by who made it */
+	if (!pid && qp->ibuc && qp->ibqp.res.task)
+		pid = task_pid_nr(qp->ibqp.res.task);
+	if (pid)
+		this_cpu_write(sroce_reader, pid);
 }
 
 static unsigned long switches(const struct task_struct *task)
@@ -132,6 +138,7 @@ void sroce_doorbell_ring(struct sroce_qp *qp)
 
 	sroce_qp_count(qp, DOORBELLS);
 	trace_sroce_doorbell(qp);
+	WRITE_ONCE(sq->ringer, task_pid_nr(current));
 	set_bit(SROCE_SQ_RANG, &sq->flags);
 	set_bit(SROCE_SQ_RINGING, &sq->flags);
 	this_cpu_write(sroce_reader, 0);

@@ -621,6 +621,7 @@ enum sroce_sq_flag {
  * @linger: timer that has the ring looked at, doorbell or not
  * @lingers: the program was told so
  * @rung: when the program's last doorbell was done with
+ * @ringer: thread that rang last; 0 for none yet
  * @gap: from one doorbell of a stream to the next, in nanoseconds, smoothed
  * @streak: doorbells in a row by a program that posts and waits for nothing
  * @vain: how often in a row a stream was none
@@ -676,6 +677,7 @@ struct sroce_sq {
 	struct hrtimer linger;
 	bool lingers;
 	ktime_t rung;
+	pid_t ringer;
 	s64 gap;
 	s16 streak;
 	u8 vain;
