@@ -27,12 +27,12 @@ measure() { # FILE ARGS...
 	strace -f -qq -c -e trace=write,ioctl -o "$out" "$BIN/xfer" -d roce0 -D roce1 "$@"
 }
 
-messages=1000
+messages=800
 [ "$TYPE" = sroce ] || diag "another driver's device: the limits are sroce's"
 
 # The wire is slower than a program that is traced, and 1 MiB of messages posted is more than
 # may be under way, so that the requester always has something to send.
-tc -n a qdisc add dev v0 root netem rate 3mbit limit 100000 || skip_all "no netem in this kernel"
+tc -n a qdisc add dev v0 root netem rate 1mbit limit 100000 || skip_all "no netem in this kernel"
 defer "tc -n a qdisc del dev v0 root"
 args=(-w 256 -s 4000 -o send --signal 64 --batch 1 --timeout 20)
 run "a run of one message" measure "$TMP/one" "${args[@]}" -n 1
