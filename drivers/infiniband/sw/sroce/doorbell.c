@@ -223,7 +223,8 @@ static u32 linger_blocks(const struct sroce_qp *qp)
 	if (sq->streak < STREAM_MIN || READ_ONCE(qp->state) != IB_QPS_RTS)
 		return 1;
 	requests = min_t(u32, LINGER_BYTES / max(last->length, 1U), LINGER_MAX);
-	return min(requests * last->num_blocks, (sq->q.mask + 1) / 2);
+	/* a program may ring before it has ever posted, and its ring be of one block */
+	return max(min(requests * last->num_blocks, (sq->q.mask + 1) / 2), 1U);
 }
 
 /**
