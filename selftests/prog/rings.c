@@ -5,7 +5,11 @@
  * libibverbs of the day may have no call.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <rdma/ib_user_verbs.h>
 
 #include "common.h"
 #include "../../include/uapi/rdma/sroce-abi.h"
@@ -212,7 +216,52 @@ static void flush(void)
 	is(hw_counter(&eb, "rx_flush_requests") - before, sent, "each is counted");
 }
 
+/* How often tasklets have run on this machine. */
+static unsigned long tasklets(void)
+{
+	unsigned long n, sum = 0;
+	char line[4096], *p, *end;
+	FILE *f = fopen("/proc/softirqs", "r");
+
+	if (!f)
+		die("/proc/softirqs");
+	while (fgets(line, sizeof(line), f)) {
+		p = strstr(line, "TASKLET:");
+		for (p = p ? p + 8 : NULL; p && (n = strtoul(p, &end, 10), end != p); p = end)
+			sum += n;
+	}
+	fclose(f);
+	return sum;
+}
+
+/* Rung for nothing, again and again, the kernel does nothing, and is done with it. */
+static void bells(void)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct sroce_doorbell db;
+	} cmd = { .hdr = { .command = SROCE_CMD_DOORBELL, .in_words = sizeof(cmd) / 4 } };
+	unsigned long before;
+	struct pair p;
+	int i;
+
+	up(&p);
+	cmd.db.qp_num = p.qp[0]->qp_num;
+	for (i = 0; i < 1000; i++)
+		if (write(p.e[0]->ctx->cmd_fd, &cmd, sizeof(cmd)) != sizeof(cmd))
+			die("doorbell");
+	before = tasklets();
+	usleep(300000);
+	ok(tasklets() - before < 2000, "the kernel is at rest");
+	if (pair_recv(&p, 1, 5, 0, 100) || pair_send(&p, 0, 6, 0, 100, SIG))
+		die("post");
+	wc_is(p.scq[0], 6, IBV_WC_SUCCESS, NULL, "what is posted then");
+	wc_is(p.rcq[1], 5, IBV_WC_SUCCESS, NULL, "and received");
+	pair_destroy(&p);
+}
+
 static const struct test tests[] = {
+	TEST(bells),
 	TEST(sq),
 	TEST(rq),
 	TEST(flush),
