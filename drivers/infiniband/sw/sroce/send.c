@@ -399,8 +399,8 @@ static void put_headers(const struct sroce_qp *qp, u16 flags, u32 off, u8 *p)
 		wire_put32(p, wqe->imm_data);
 }
 
-/* A packet is in the burst: @psns from psn_nxt on are used. */
-static void send_sent(struct send_turn *turn, u32 psns, bool ask, bool last)
+/* A packet is in the burst, with @payload bytes: @psns from psn_nxt on are used. */
+static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, bool last)
 {
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
@@ -412,6 +412,8 @@ static void send_sent(struct send_turn *turn, u32 psns, bool ask, bool last)
 		if (takes_resource(swqe_op(sq, sq->nxt)))
 			sq->num_rd++;
 	}
+	turn->pkts++;
+	turn->bytes += payload;
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
 	if (sq->psn_nxt != sq->psn_end)
@@ -472,9 +474,7 @@ static enum send_result send_middles(struct send_turn *turn)
 			return res;
 		sroce_burst_commit(&turn->burst);
 		turn->budget--;
-		turn->pkts++;
-		turn->bytes += qp->mtu;
-		send_sent(turn, 1, ask, false);
+		send_sent(turn, qp->mtu, 1, ask, false);
 	}
 	return SENT;
 }
@@ -534,9 +534,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	memset(p + payload, 0, pad);
 	sroce_burst_commit(&turn->burst);
 
-	turn->pkts++;
-	turn->bytes += payload;
-	send_sent(turn, psns, ask, last);
+	send_sent(turn, payload, psns, ask, last);
 	return stream && !last ? send_middles(turn) : SENT;
 }
 
