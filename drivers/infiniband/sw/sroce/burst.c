@@ -24,8 +24,11 @@
 /* Fragments that packets are written to; four pages deep, eight at best. */
 #define CHUNK_ORDER	3
 
-/* 14 KB give most of what a burst gains, and 64 KB is what IP can say. */
-#define BURST_MAX_LEN	61440
+/*
+ * What an IP header can say: then 64 KiB in packets of 1024 bytes are two bursts,
+ * the first two packets, of which one has the RETH, and the other 62.
+ */
+#define BURST_MAX_LEN	(U16_MAX - WIRE_IP4_LEN - WIRE_UDP_LEN)
 
 struct sroce_chunk {
 	struct page *page;
