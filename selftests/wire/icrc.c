@@ -400,10 +400,24 @@ static uint32_t masked_crc(const uint8_t *packet, size_t len)
 	return crc;
 }
 
+/* What the head of packet @i becomes, made from that of one like it before it */
+static void head_by_step(uint8_t *to, const struct burst *b, unsigned int i, unsigned int udp_len,
+			 const uint8_t *bth)
+{
+	uint8_t before[WIRE_BTH_LEN];
+	size_t n;
+
+	memcpy(before, bth, 8);
+	rnd_fill(before + 8, 4);
+	n = head(to, b->ip, b->ip_len, b->id + i - 1, udp_len, before);
+	wire_icrc_head_next(to, (uint32_t)n, (uint16_t)(b->id + i), bth);
+}
+
 static void test_burst(bool v6)
 {
 	uint8_t from_burst[WIRE_ICRC_HEAD_MAX], from_packet[WIRE_ICRC_HEAD_MAX];
-	int bad_head = 0, bad_crc = 0, bursts, wraps = 0;
+	int bad_head = 0, bad_crc = 0, bad_step = 0, bursts, wraps = 0;
+	uint8_t by_step[WIRE_ICRC_HEAD_MAX];
 	static uint8_t packet[MAX_PACKET];
 	unsigned int i, udp_len;
 	struct burst b;
@@ -422,6 +436,10 @@ static void test_burst(bool v6)
 			if (!n || memcmp(from_burst, from_packet, n))
 				wrong(&bad_head, "packet %u of %u, id %#x, %u bytes", i, b.n,
 				      b.id + i, udp_len);
+			head_by_step(by_step, &b, i, udp_len, packet + bth);
+			if (memcmp(from_burst, by_step, n))
+				wrong(&bad_step, "packet %u of %u, id %#x, %u bytes", i, b.n,
+				      b.id + i, udp_len);
 			crc = crc32_bits(WIRE_ICRC_SEED, from_burst, n);
 			crc = crc32_bits(crc, packet + bth + WIRE_BTH_LEN, len - bth - WIRE_BTH_LEN);
 			if (crc != masked_crc(packet, len))
@@ -431,6 +449,7 @@ static void test_burst(bool v6)
 	}
 	ok(!bad_head, "IPv%d: from a burst's header the head of each packet that it becomes",
 	   v6 ? 6 : 4);
+	ok(!bad_step, "IPv%d: from the head of the packet before it, too", v6 ? 6 : 4);
 	ok(!bad_crc, "IPv%d: and its ICRC by the specification's mask", v6 ? 6 : 4);
 	if (!v6)
 		ok(wraps > 100, "the identification wrapped in %d of %d bursts", wraps, bursts);

@@ -1081,6 +1081,96 @@ void sroce_recv_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 		sroce_qp_count(qp, RX_LATE_DROPPED);
 }
 
+/* Where the message goes on: what has room for @len more bytes, and then some of a WRITE */
+static bool middle_place(struct sroce_qp *qp, u32 len, u64 *addr)
+{
+	struct sroce_rq *rq = &qp->rq;
+	const struct sroce_sge *sge;
+
+	switch (rq->op) {
+	case SROCE_RECV_WRITE:
+		*addr = rq->va + rq->mr_delta;
+		return rq->mr && rq->mr_remote && rq->mr_key == rq->rkey && rq->left > len;
+	case SROCE_RECV_SEND:
+		sge = &rq->wqe->sge[rq->sge];
+		*addr = sge->addr + rq->sge_off;
+		return rq->sge < rq->wqe->num_sge && sge->length - rq->sge_off >= len &&
+		       rq->mr && !rq->mr_remote && rq->mr_key == sge->lkey &&
+		       sroce_mr_covers(rq->mr, *addr, len, IB_ACCESS_LOCAL_WRITE);
+	default:
+		return false;
+	}
+}
+
+/**
+ * sroce_recv_expects - the opcode of a packet that would go on with a message
+ * @qp: queue pair; its receive lock is held
+ *
+ * Return: that of its middle, for sroce_recv_middle(); 0 if none would.
+ */
+u8 sroce_recv_expects(const struct sroce_qp *qp)
+{
+	const struct sroce_rq *rq = &qp->rq;
+
+	if (qp->state < IB_QPS_RTR || qp->state == IB_QPS_ERR || rq->fault.active ||
+	    qp->transport == WIRE_XRC || (qp->transport == WIRE_UC && rq->drop))
+		return 0;
+	switch (rq->op) {
+	case SROCE_RECV_WRITE:
+		return qp->transport | WIRE_WRITE_MIDDLE;
+	case SROCE_RECV_SEND:
+		return qp->transport | WIRE_SEND_MIDDLE;
+	default:
+		return 0;
+	}
+}
+
+/**
+ * sroce_recv_middle - take a packet that goes on with its message
+ * @qp: queue pair; its receive lock is held, and sroce_recv_end() is due
+ * @payload: a path MTU of bytes
+ * @ackreq: BTH acknowledge request
+ *
+ * Softirq. For a run of packets with the opcode of sroce_recv_expects(), each
+ * of the PSN that is expected: they differ in nothing else, and what has been
+ * checked for the first is so for them.
+ *
+ * Return: false if there is more to it, and sroce_recv_packet() has to see it.
+ */
+bool sroce_recv_middle(struct sroce_qp *qp, const u8 *payload, bool ackreq)
+{
+	struct sroce_rq *rq = &qp->rq;
+	u32 len = qp->mtu;
+	u64 addr;
+
+	if (!middle_place(qp, len, &addr))
+		return false;
+	while (len) {
+		u32 n = len;
+		void *to = sroce_mr_span(rq->mr, addr, &n, true);
+
+		/* what has been placed will be once more */
+		if (!to)
+			return false;
+		memcpy(to, payload, n);
+		payload += n;
+		addr += n;
+		len -= n;
+	}
+	if (rq->op == SROCE_RECV_WRITE) {
+		rq->va += qp->mtu;
+		rq->left -= qp->mtu;
+	} else {
+		rq->sge_off += qp->mtu;
+		rq->placed += qp->mtu;
+	}
+	rq->ack_psn = rq->epsn;
+	advance(qp, 1);
+	if (ackreq)
+		respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
+	return true;
+}
+
 /**
  * sroce_recv_fault_done - paging in has ended: take what waits for it
  * @qp: queue pair

@@ -1449,6 +1449,8 @@ static inline void sroce_rx_copy(struct sroce_rx_pos *pos, void *to, u32 len)
 
 /* recv.c */
 void sroce_recv_packet(struct sroce_qp *qp, struct sroce_rx *rx);
+u8 sroce_recv_expects(const struct sroce_qp *qp);
+bool sroce_recv_middle(struct sroce_qp *qp, const u8 *payload, bool ackreq);
 void sroce_recv_end(struct sroce_qp *qp) __releases(&qp->rq.lock);
 void sroce_recv_fault_done(struct sroce_qp *qp, int err);
 void sroce_recv_flush(struct sroce_qp *qp);

@@ -14,6 +14,20 @@
 __u32 wire_icrc_head4(__u8 *out, const __u8 *ip, __u16 id, __u16 udp_len, const __u8 *bth);
 __u32 wire_icrc_head6(__u8 *out, const __u8 *ip, __u16 udp_len, const __u8 *bth);
 
+/**
+ * wire_icrc_head_next - the masked front of the next packet of the same length
+ * @head: that of the one before it in its burst; changed into the next's
+ * @len: what it is long
+ * @id: the identification that the packet has on the wire; over IPv6 it has none
+ * @bth: its base transport header, whose first eight bytes are the same
+ */
+static inline void wire_icrc_head_next(__u8 *head, __u32 len, __u16 id, const __u8 *bth)
+{
+	if (len == WIRE_ICRC_HEAD4_LEN)
+		wire_put16(head + 8 + 4, id);
+	__builtin_memcpy(head + len - 4, bth + WIRE_BTH_ACKREQ, 4);
+}
+
 /* The ICRC is sent from its low byte up, unlike everything else here. */
 static inline void wire_icrc_put(__u8 *p, __u32 crc)
 {
