@@ -46,9 +46,12 @@
 /* Slices that may be given up to have another program run */
 #define YIELD_TRIES	32
 
-/* What may share a doorbell: so many requests, and bytes of them */
+/*
+ * What may share a doorbell: so many requests, and bytes of them. A call can
+ * send as much before it lets the tasklet have the rest (send.c).
+ */
 #define LINGER_MAX	64
-#define LINGER_BYTES	(1U << 20)
+#define LINGER_BYTES	(4U << 20)
 
 /* Whose queue pair has been sent something on this CPU; 0 for nobody's */
 static DEFINE_PER_CPU(pid_t, sroce_reader);
