@@ -26,17 +26,22 @@ static struct end ea, eb;
 /* beyond what the ring can hold, and back before what is done */
 static const uint32_t far[] = { POSTED + ENTRIES + 1, POSTED + 0x80000000, POSTED - 1 };
 
-static void up(struct pair *p)
+static void up_on(struct pair *p, struct ibv_cq *scq)
 {
-	static const struct pair_opts po = {
+	const struct pair_opts po = {
 		.sq = ENTRIES, .rq = ENTRIES, .sge = 1, .buf = 4096,
-		.access = IBV_ACCESS_REMOTE_WRITE,
+		.access = IBV_ACCESS_REMOTE_WRITE, .scq = scq,
 	};
 
 	pair_create(p, &ea, &eb, &po);
 	p->conn.timeout = 12;		/* 17 ms */
 	p->conn.retry_cnt = 2;
 	pair_connect(p);
+}
+
+static void up(struct pair *p)
+{
+	up_on(p, NULL);
 }
 
 /* WRITEs are nothing to the other side's rings. */
@@ -52,6 +57,14 @@ static void post_writes(struct pair *p, unsigned int n, int last_flags)
 			die("post WRITE");
 }
 
+static void works(struct pair *p)
+{
+	if (pair_recv(p, 1, 5, 0, 100) || pair_send(p, 0, 6, 0, 100, SIG))
+		die("post");
+	wc_is(p->scq[0], 6, IBV_WC_SUCCESS, NULL, "it sends");
+	wc_is(p->rcq[1], 5, IBV_WC_SUCCESS, NULL, "and receives");
+}
+
 /* One side is told, once, is in ERR, and can still be destroyed; others live. */
 static void fatal(struct pair *p, int side, struct pair *other)
 {
@@ -60,10 +73,7 @@ static void fatal(struct pair *p, int side, struct pair *other)
 	event_is(p->e[side], IBV_EVENT_QP_FATAL, p->qp[side], "its event");
 	is_state(p->qp[side], IBV_QPS_ERR, "the queue pair");
 	ok(!event_wait(p->e[side], &ev, 0.1), "said once");
-	if (pair_recv(other, 1, 5, 0, 100) || pair_send(other, 0, 6, 0, 100, SIG))
-		die("post");
-	wc_is(other->scq[0], 6, IBV_WC_SUCCESS, NULL, "another one works");
-	wc_is(other->rcq[1], 5, IBV_WC_SUCCESS, NULL, "in both directions");
+	works(other);
 }
 
 static void sq(void)
@@ -234,33 +244,112 @@ static unsigned long tasklets(void)
 	return sum;
 }
 
-/* Rung for nothing, again and again, the kernel does nothing, and is done with it. */
-static void bells(void)
+static void doorbell(struct ibv_context *ctx, uint32_t qp_num)
 {
 	struct {
 		struct ib_uverbs_cmd_hdr hdr;
 		struct sroce_doorbell db;
-	} cmd = { .hdr = { .command = SROCE_CMD_DOORBELL, .in_words = sizeof(cmd) / 4 } };
+	} cmd = {
+		.hdr = { .command = SROCE_CMD_DOORBELL, .in_words = sizeof(cmd) / 4 },
+		.db.qp_num = qp_num,
+	};
+
+	if (write(ctx->cmd_fd, &cmd, sizeof(cmd)) != sizeof(cmd))
+		die("doorbell");
+}
+
+/* Rung for nothing, again and again, the kernel does nothing, and is done with it. */
+static void bells(void)
+{
 	unsigned long before;
 	struct pair p;
 	int i;
 
 	up(&p);
-	cmd.db.qp_num = p.qp[0]->qp_num;
 	for (i = 0; i < 1000; i++)
-		if (write(p.e[0]->ctx->cmd_fd, &cmd, sizeof(cmd)) != sizeof(cmd))
-			die("doorbell");
+		doorbell(p.e[0]->ctx, p.qp[0]->qp_num);
 	before = tasklets();
 	usleep(300000);
 	ok(tasklets() - before < 2000, "the kernel is at rest");
-	if (pair_recv(&p, 1, 5, 0, 100) || pair_send(&p, 0, 6, 0, 100, SIG))
-		die("post");
-	wc_is(p.scq[0], 6, IBV_WC_SUCCESS, NULL, "what is posted then");
-	wc_is(p.rcq[1], 5, IBV_WC_SUCCESS, NULL, "and received");
+	works(&p);
 	pair_destroy(&p);
 }
 
+#define MANY 32
+#define ROUNDS 40
+
+/* A request to each of many queue pairs, one after another: they share doorbells. */
+static void many(void)
+{
+	struct ibv_cq *cq = cq_make(&ea, MANY);
+	unsigned int r, i, wrong = 0;
+	struct pair p[MANY];
+	struct ibv_wc wc;
+	long long rung;
+
+	for (i = 0; i < MANY; i++)
+		up_on(&p[i], cq);
+	rung = hw_counter(&ea, "doorbells");
+	for (r = 0; r < ROUNDS; r++) {
+		for (i = 0; i < MANY; i++) {
+			pattern_fill(p[i].buf[0], r * MANY + i, 0, 1000);
+			if (pair_recv(&p[i], 1, r, 0, 1000))
+				die("post_recv");
+		}
+		for (i = 0; i < MANY; i++)
+			if (pair_send(&p[i], 0, r, 0, 1000, SIG))
+				die("post_send");
+		for (i = 0; i < MANY; i++) {
+			if (!cq_wait(cq, &wc, PATIENCE) || wc.status || wc.wr_id != r ||
+			    !cq_wait(p[i].rcq[1], &wc, PATIENCE) || wc.status || wc.wr_id != r)
+				die("round %u, queue pair %u", r, i);
+			wrong += pattern_check(p[i].buf[1], r * MANY + i, 0, 1000) != -1;
+		}
+	}
+	rung = hw_counter(&ea, "doorbells") - rung;
+	is(wrong, 0, "what came is what was sent");
+	/* measured: 0.2 to 0.4 of them; the first four are, and all where polls find nothing */
+	ok(rung < ROUNDS * MANY * 3 / 4, "%u requests share %lld doorbells", ROUNDS * MANY, rung);
+	for (i = 0; i < MANY; i++)
+		pair_destroy(&p[i]);
+	ibv_destroy_cq(cq);
+}
+
+/* The ring of numbers, scribbled over: at worst, doorbells get lost. */
+static void numbers(void)
+{
+	static const uint32_t odd[] = { 0, 1, 0xffffff, 0xffffffff, 0x80000001 };
+	struct sroce_ring *ring;
+	struct pair p, other;
+	uint32_t *entries;
+	unsigned int i, k;
+	struct end e = { 0 };
+
+	up(&other);
+	ring_before();
+	end_open(&e, ibv_get_device_name(ea.ctx->device), NULL);
+	ring = ring_after();
+	entries = (uint32_t *)(ring + 1);
+	for (i = 0; i < 2000; i++) {
+		for (k = 0; k < 256; k++)
+			entries[k] = k % 3 ? odd[(i + k) % ARRAY_SIZE(odd)] : other.qp[0]->qp_num;
+		__atomic_store_n(&ring->prod, ring->prod + i * i * 37, __ATOMIC_RELEASE);
+		ring->cons = i * 12345;
+		ring->flags = i;
+		doorbell(e.ctx, SROCE_DOORBELL_BELLS);
+	}
+	ok(true, "any index, and numbers that are none, or another context's");
+	end_close(&e);
+	up(&p);
+	works(&p);
+	works(&other);
+	pair_destroy(&p);
+	pair_destroy(&other);
+}
+
 static const struct test tests[] = {
+	TEST(many),
+	TEST(numbers),
 	TEST(bells),
 	TEST(sq),
 	TEST(rq),

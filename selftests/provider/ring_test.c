@@ -1190,6 +1190,89 @@ static void test_linger(struct sroce_qp *qp, struct sroce_cq *cq)
 	done("a queue pair that goes is not rung for");
 }
 
+/* With a ring for numbers, queue pairs share a doorbell when the kernel says so. */
+static void test_bells(struct sroce_cq *cq)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
+	struct sroce_qp *qp[3] = { new_qp(cq, cq), new_qp(cq, cq), new_qp(cq, cq) };
+	struct sroce_ring_map map = {};
+	struct sroce_ring *bells;
+	uint32_t *entry;
+	struct ibv_wc wc;
+	uint32_t i;
+
+	make_ring(&map, 4, sizeof(uint32_t));
+	CHECK(!sroce_map_ring(&ctx.vctx.context, &ctx.bells, &map, sizeof(uint32_t)));
+	bells = ctx.bells.ring;
+	entry = (uint32_t *)(bells + 1);
+	bells->prod = bells->cons = bells->seen = ctx.bells.prod = 0xfffffffe;
+	bells->linger = 3;
+	memset(&db, 0, sizeof(db));
+	for (i = 0; i < 3; i++) {
+		start_wq(&qp[i]->sq, 0);
+		qp[i]->sq.ring.ring->flags = SROCE_RING_NEED_WAKEUP;
+	}
+
+	bells->flags = SROCE_RING_NEED_WAKEUP;
+	CHECK(!sroce_post_send(&qp[0]->vqp.qp, &wr, &bad) && db.writes == 1);
+	CHECK(db.qp_num == qp[0]->sq.key && bells->prod == 0xfffffffe);
+	bells->flags = SROCE_RING_LINGER;
+	for (i = 0; i < 2; i++)
+		CHECK(!sroce_post_send(&qp[i]->vqp.qp, &wr, &bad) && db.writes == 1);
+	CHECK(!bells->prod && entry[2] == qp[0]->sq.key && entry[3] == qp[1]->sq.key);
+	CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad) && db.writes == 2);
+	CHECK(db.qp_num == SROCE_DOORBELL_BELLS && bells->prod == 1 && entry[0] == qp[2]->sq.key);
+	done("queue pairs whose numbers wait, and the one that rings for all");
+
+	bells->cons = bells->seen = 1;
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 2);
+	CHECK(!sroce_post_send(&qp[1]->vqp.qp, &wr, &bad) && db.writes == 2);
+	complete(cq, qp[1]->sq.key, IBV_WC_SEND, 0, 1);
+	CHECK(sroce_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && db.writes == 2);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 3);
+	CHECK(db.qp_num == SROCE_DOORBELL_BELLS);
+	done("a poller that finds nothing rings for them, too");
+
+	/* one of them lingers itself: the others' numbers go along with it */
+	bells->cons = bells->seen = bells->prod;
+	qp[0]->sq.ring.ring->flags = SROCE_RING_LINGER;
+	qp[0]->sq.ring.ring->linger = 9;
+	CHECK(!sroce_post_send(&qp[0]->vqp.qp, &wr, &bad));
+	CHECK(!sroce_post_send(&qp[1]->vqp.qp, &wr, &bad) && db.writes == 3);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 4);
+	CHECK(db.qp_num == qp[0]->sq.key);
+	/* and of several, all but one are put there */
+	bells->cons = bells->seen = bells->prod;
+	qp[1]->sq.ring.ring->flags = SROCE_RING_LINGER;
+	qp[1]->sq.ring.ring->linger = 9;
+	CHECK(!sroce_post_send(&qp[0]->vqp.qp, &wr, &bad));
+	CHECK(!sroce_post_send(&qp[1]->vqp.qp, &wr, &bad) && db.writes == 4);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 5);
+	CHECK(bells->prod - bells->cons == 1);
+	CHECK(entry[(bells->prod - 1) % 4] + db.qp_num == qp[0]->sq.key + qp[1]->sq.key);
+	done("many that linger share a doorbell");
+
+	/* no room, another thread at it, no ring: it is rung at once */
+	qp[2]->sq.ring.ring->seen = qp[2]->sq.ring.ring->prod;
+	bells->linger = 99;
+	bells->cons = bells->prod - 4;
+	CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad) && db.writes == 6);
+	CHECK(db.qp_num == qp[2]->sq.key && bells->prod - bells->cons == 4);
+	bells->cons = bells->prod;
+	ctx.bells_busy = true;
+	CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad) && db.writes == 7);
+	ctx.bells_busy = false;
+	sroce_unmap_ring(&ctx.bells);
+	memset(&ctx.bells, 0, sizeof(ctx.bells));
+	CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad) && db.writes == 8);
+	for (i = 0; i < 3; i++) {
+		qp[i]->sq.ring.ring->flags = 0;
+		drop_qp(qp[i]);
+	}
+	memset(&db, 0, sizeof(db));
+	done("no room, another thread, no ring: it is rung at once");
+}
+
 static void test_recv(struct sroce_qp *qp, struct sroce_cq *cq)
 {
 	struct ibv_sge sge[4] = { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 } };
@@ -2703,6 +2786,7 @@ int main(void)
 	test_space(qp, cq);
 	test_list(qp);
 	test_linger(qp, cq);
+	test_bells(cq);
 	test_recv(qp, cq);
 	test_poll(qp, cq);
 	drop_qp(qp);

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
-# Rings of queue pairs that a program writes to itself: scribbled over, and FLUSH.
+# Rings that a program writes to itself: scribbled over, shared doorbells, and FLUSH.
 # lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 
 [ "$TYPE" = sroce ] || skip_all "the rings are sroce's"
 two_hosts rings
-tests_of rings bells sq rq flush
+tests_of rings many numbers bells sq rq flush
 done_testing

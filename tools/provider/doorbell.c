@@ -77,6 +77,69 @@ int sroce_doorbell(struct sroce_context *ctx, uint32_t qp_num)
 }
 
 /*
+ * Write @qp_num where the kernel finds it with the next doorbell. Threads do not
+ * wait for each other here: who finds another at it rings by itself.
+ */
+static bool sroce_bells_push(struct sroce_context *ctx, uint32_t qp_num)
+{
+	struct sroce_ring_view *bells = &ctx->bells;
+	bool fits;
+
+	if (__atomic_exchange_n(&ctx->bells_busy, true, __ATOMIC_ACQUIRE))
+		return false;
+	fits = sroce_ring_waiting(bells) < bells->num;
+	if (fits) {
+		uint32_t *entry = sroce_ring_entry(bells, bells->prod);
+
+		__atomic_store_n(entry, qp_num, __ATOMIC_RELAXED);
+		sroce_ring_publish(bells, bells->prod + 1);
+	}
+	__atomic_store_n(&ctx->bells_busy, false, __ATOMIC_RELEASE);
+	return fits;
+}
+
+/**
+ * sroce_doorbell_soon - make the kernel look at a queue pair before long
+ *
+ * A program that posts to many queue pairs without waiting in between rings for
+ * all of them at once, when the kernel says so: with the last that may wait, or
+ * when a poll finds nothing.
+ *
+ * Return: as sroce_doorbell().
+ */
+int sroce_doorbell_soon(struct sroce_context *ctx, uint32_t qp_num)
+{
+	if (!ctx->bells.num || !sroce_ring_lingers(&ctx->bells) ||
+	    !sroce_bells_push(ctx, qp_num))
+		return sroce_doorbell(ctx, qp_num);
+	if (sroce_ring_state(&ctx->bells) == SROCE_RING_ASLEEP)
+		return sroce_doorbell(ctx, SROCE_DOORBELL_BELLS);
+	return 0;
+}
+
+/**
+ * sroce_doorbell_due - ring for all that has been put off
+ * @qp_nums: queue pairs that must be told now
+ * @num: how many
+ *
+ * And for those whose numbers wait. The device may be gone: whoever posts, or
+ * its event, tells of that.
+ */
+void sroce_doorbell_due(struct sroce_context *ctx, const uint32_t *qp_nums,
+			uint32_t num)
+{
+	uint32_t i;
+
+	for (i = 0; i + 1 < num; i++)
+		if (!ctx->bells.num || !sroce_bells_push(ctx, qp_nums[i]))
+			sroce_doorbell(ctx, qp_nums[i]);
+	if (num)
+		sroce_doorbell(ctx, qp_nums[i]);
+	else if (ctx->bells.num && sroce_ring_waiting(&ctx->bells))
+		sroce_doorbell(ctx, SROCE_DOORBELL_BELLS);
+}
+
+/*
  * Doorbells that are put off. While requests come in a stream the kernel looks
  * at the ring by itself after some time, and need not be told of each; but a
  * program that polls and finds nothing would only wait for that. So who posts

@@ -29,7 +29,7 @@ int sroce_map_ring(struct ibv_context *ibctx, struct sroce_ring_view *v,
 	int ret;
 
 	if (!map->entries || map->entries & (map->entries - 1) ||
-	    map->entry_size < min_entry || map->entry_size % 8 ||
+	    map->entry_size < min_entry || map->entry_size % 4 ||
 	    sizeof(struct sroce_ring) +
 	    (uint64_t)map->entries * map->entry_size > map->size) {
 		verbs_err(verbs_get_ctx(ibctx),

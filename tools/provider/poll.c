@@ -282,14 +282,12 @@ static void sroce_cq_unlock_empty(struct sroce_cq *cq)
 {
 	struct sroce_context *ctx = to_sctx(cq->vcq.cq.context);
 	uint32_t due[SROCE_MAX_DUE];
-	uint32_t i, n = 0;
+	uint32_t n = 0;
 
 	if (__atomic_load_n(&cq->held, __ATOMIC_RELAXED))
 		n = sroce_take_held(cq, due, SROCE_MAX_DUE);
 	sroce_unlock(&cq->lock);
-	/* the device may be gone: whoever posts, or its event, tells of that */
-	for (i = 0; i < n; i++)
-		sroce_doorbell(ctx, due[i]);
+	sroce_doorbell_due(ctx, due, n);
 }
 
 /**

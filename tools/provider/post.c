@@ -443,25 +443,47 @@ static int sroce_put_send(struct sroce_qp *qp, const struct ibv_send_wr *wr,
 	return 0;
 }
 
-/* Return: does the kernel have to be told? */
-static bool sroce_publish_send(struct sroce_qp *qp, uint32_t prod)
+/* Has the kernel to be told of what was posted, and how soon? */
+enum sroce_tell {
+	SROCE_TELL_NOT,
+	SROCE_TELL_SOON,
+	SROCE_TELL_NOW,
+};
+
+static int sroce_tell(struct sroce_qp *qp, enum sroce_tell tell)
+{
+	const struct ibv_qp *ibqp = &qp->vqp.qp;
+
+	switch (tell) {
+	case SROCE_TELL_SOON:
+		return sroce_doorbell_soon(to_sctx(ibqp->context), ibqp->qp_num);
+	case SROCE_TELL_NOW:
+		return sroce_doorbell(to_sctx(ibqp->context), ibqp->qp_num);
+	case SROCE_TELL_NOT:
+		return 0;
+	}
+	return 0;
+}
+
+static enum sroce_tell sroce_publish_send(struct sroce_qp *qp, uint32_t prod)
 {
 	struct sroce_ring_view *ring = &qp->sq.ring;
 
 	if (prod == ring->prod)
-		return false;
+		return SROCE_TELL_NOT;
 
 	sroce_ring_publish(ring, prod);
 	switch (sroce_ring_state(ring)) {
 	case SROCE_RING_ASLEEP:
-		return true;
+		/* a stream that has waited long enough waits no more */
+		return sroce_ring_lingers(ring) ? SROCE_TELL_NOW : SROCE_TELL_SOON;
 	case SROCE_RING_DELAYED:
 		sroce_defer(qp);
-		return false;
+		return SROCE_TELL_NOT;
 	case SROCE_RING_AWAKE:
-		return false;
+		return SROCE_TELL_NOT;
 	}
-	return false;
+	return SROCE_TELL_NOT;
 }
 
 /* Receive queues are looked at when something comes; but see sroce_post_recv(). */
@@ -495,12 +517,11 @@ static int sroce_post_list(struct sroce_qp *qp, struct ibv_send_wr *wr,
 			   enum ibv_mw_type mw_type,
 			   struct ibv_send_wr **bad_wr)
 {
-	struct ibv_qp *ibqp = &qp->vqp.qp;
 	struct ibv_send_wr *first = wr;
 	struct sroce_wq *sq = &qp->sq;
-	bool ring_doorbell;
+	enum sroce_tell tell;
 	uint32_t prod;
-	int ret = 0;
+	int ret = 0, err;
 
 	if (!sroce_can_send(qp)) {
 		*bad_wr = wr;
@@ -516,16 +537,13 @@ static int sroce_post_list(struct sroce_qp *qp, struct ibv_send_wr *wr,
 			break;
 		}
 	}
-	ring_doorbell = sroce_publish_send(qp, prod);
+	tell = sroce_publish_send(qp, prod);
 	sroce_unlock(&sq->lock);
 
-	if (ring_doorbell) {
-		int err = sroce_doorbell(to_sctx(ibqp->context), ibqp->qp_num);
-
-		if (err) {
-			*bad_wr = first;
-			return err;
-		}
+	err = sroce_tell(qp, tell);
+	if (err) {
+		*bad_wr = first;
+		return err;
 	}
 	return ret;
 }
@@ -994,19 +1012,16 @@ static void sroce_wr_start(struct ibv_qp_ex *ibqp)
 static int sroce_wr_complete(struct ibv_qp_ex *ibqp)
 {
 	struct sroce_qp *qp = to_sqp_ex(ibqp);
-	bool ring_doorbell = false;
+	enum sroce_tell tell = SROCE_TELL_NOT;
 	int ret;
 
 	sroce_wr_finish(qp);
 	ret = qp->build.err;
 	if (!ret)
-		ring_doorbell = sroce_publish_send(qp, qp->build.prod);
+		tell = sroce_publish_send(qp, qp->build.prod);
 	sroce_unlock(&qp->sq.lock);
 
-	if (ring_doorbell)
-		ret = sroce_doorbell(to_sctx(ibqp->qp_base.context),
-				     ibqp->qp_base.qp_num);
-	return ret;
+	return ret ? ret : sroce_tell(qp, tell);
 }
 
 /* What was written lies behind prod, where the kernel does not look. */

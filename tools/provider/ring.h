@@ -132,6 +132,23 @@ static inline bool sroce_ring_unseen(const struct sroce_ring_view *v)
 	       __atomic_load_n(&v->ring->seen, __ATOMIC_RELAXED);
 }
 
+/* May what is published be left for the kernel to find, up to a number? */
+static inline bool sroce_ring_lingers(const struct sroce_ring_view *v)
+{
+	return __atomic_load_n(&v->ring->flags, __ATOMIC_RELAXED) &
+	       SROCE_RING_LINGER;
+}
+
+/*
+ * Entries that the kernel has not taken yet, of a ring that it takes them from
+ * one by one. The acquire is for who fills those that it has taken.
+ */
+static inline uint32_t sroce_ring_waiting(const struct sroce_ring_view *v)
+{
+	return __atomic_load_n(&v->prod, __ATOMIC_RELAXED) -
+	       __atomic_load_n(&v->ring->cons, __ATOMIC_ACQUIRE);
+}
+
 /* Index behind the last entry that the kernel has filled. */
 static inline uint32_t sroce_ring_filled(const struct sroce_ring_view *v)
 {

@@ -32,6 +32,7 @@ static void sroce_free_context(struct ibv_context *ibctx)
 {
 	struct sroce_context *ctx = to_sctx(ibctx);
 
+	sroce_unmap_ring(&ctx->bells);
 	verbs_uninit_context(&ctx->vctx);
 	free(ctx);
 }
@@ -136,6 +137,10 @@ static struct verbs_context *sroce_alloc_context(struct ibv_device *ibdev,
 		errno = EPROTO;
 		goto err_uninit;
 	}
+	if (resp.drv.bells.entries &&
+	    sroce_map_ring(&ctx->vctx.context, &ctx->bells, &resp.drv.bells,
+			   sizeof(uint32_t)))
+		goto err_uninit;
 	return sroce_open(ctx, resp.drv.max_inline, resp.drv.max_sge);
 
 err_uninit:

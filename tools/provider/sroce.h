@@ -21,6 +21,9 @@ struct sroce_device {
  *	sroce_find_qp_ex(); 0 if that is not known
  * @clock_offset: what our time namespace adds to CLOCK_MONOTONIC, nanoseconds
  * @no_clock: that could not be found out
+ * @bells: queue pairs that wait for a doorbell, see sroce_doorbell_soon(); of no
+ *	entries if the kernel gave none
+ * @bells_busy: a thread is writing to it; atomic
  * @no_write: write() on the command file descriptor was refused once, see
  *	sroce_doorbell()
  */
@@ -31,6 +34,8 @@ struct sroce_context {
 	uint32_t qp_ex_at;
 	int64_t clock_offset;
 	bool no_clock;
+	struct sroce_ring_view bells;
+	bool bells_busy;
 	bool no_write;
 };
 
@@ -354,6 +359,9 @@ static inline uint32_t sroce_cqe_key(const struct sroce_cqe *cqe)
 
 /* doorbell.c */
 int sroce_doorbell(struct sroce_context *ctx, uint32_t qp_num);
+int sroce_doorbell_soon(struct sroce_context *ctx, uint32_t qp_num);
+void sroce_doorbell_due(struct sroce_context *ctx, const uint32_t *qp_nums,
+			uint32_t num);
 void sroce_defer(struct sroce_qp *qp);
 uint32_t sroce_take_held(struct sroce_cq *cq, uint32_t *qp_nums, uint32_t max);
 void sroce_forget_held(struct sroce_cq *cq, struct sroce_held *held);

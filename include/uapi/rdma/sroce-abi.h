@@ -285,10 +285,21 @@ struct sroce_ring_map {
 	__u32 reserved;
 };
 
+/**
+ * struct sroce_alloc_ucontext_resp - the answer to alloc_context
+ * @max_inline: most bytes that a request may have inline
+ * @max_sge: most entries of a list
+ * @reserved: zero
+ * @bells: ring of queue pair numbers, a __u32 each. With SROCE_RING_LINGER in its
+ *	flags, a program that has to ring for a queue pair may put its number
+ *	there instead; then the flags, @seen and @linger of struct sroce_ring say
+ *	when SROCE_DOORBELL_BELLS is to be rung
+ */
 struct sroce_alloc_ucontext_resp {
 	__u32 max_inline;
 	__u32 max_sge;
 	__aligned_u64 reserved;
+	struct sroce_ring_map bells;
 };
 
 /* Stamps that a completion queue's entries carry */
@@ -455,6 +466,9 @@ struct sroce_tm_op {
  * a queue pair in the error state, both queues are flushed.
  */
 #define SROCE_CMD_DOORBELL	63
+
+/* In the place of a queue pair's number: for those that the context's ring names */
+#define SROCE_DOORBELL_BELLS	0xffffffffU
 
 struct sroce_doorbell {
 	__u32 qp_num;

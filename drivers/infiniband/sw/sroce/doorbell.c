@@ -28,16 +28,6 @@
 #include "sroce.h"
 #include "trace.h"
 
-/* Doorbells in a row that make a stream */
-#define STREAM_MIN	4
-
-/* How many more it takes where lingering was in vain: twice as many each time */
-#define STREAM_PENALTY	8
-#define MAX_VAIN	5
-
-/* Between two doorbells of a stream, from the end of one to the next */
-#define STREAM_GAP_NS	(100LL * NSEC_PER_USEC)
-
 /* Until the ring is looked at without a doorbell: some of the stream's gaps */
 #define LINGER_GAPS	4
 #define LINGER_MIN_NS	(10ULL * NSEC_PER_USEC)
@@ -130,21 +120,22 @@ enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer)
 }
 
 /**
- * sroce_doorbell_ring - a program has posted and says so
+ * sroce_doorbell_answer - a program has posted and says so
  * @qp: queue pair
  *
- * Process context.
+ * Process context, or softirq for one whose number has waited (bells.c).
+ *
+ * Return: it was a lone request, as far as this queue pair is concerned.
  */
-void sroce_doorbell_ring(struct sroce_qp *qp)
+bool sroce_doorbell_answer(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 
-	sroce_qp_count(qp, DOORBELLS);
 	trace_sroce_doorbell(qp);
-	WRITE_ONCE(sq->ringer, task_pid_nr(current));
+	if (in_task())
+		WRITE_ONCE(sq->ringer, task_pid_nr(current));
 	set_bit(SROCE_SQ_RANG, &sq->flags);
 	set_bit(SROCE_SQ_RINGING, &sq->flags);
-	this_cpu_write(sroce_reader, 0);
 	sroce_qp_kick(qp);
 
 	/* time counts from here, after all that the stack has done in this call */
@@ -152,27 +143,80 @@ void sroce_doorbell_ring(struct sroce_qp *qp)
 	clear_bit(SROCE_SQ_RINGING, &sq->flags);
 	/* pairs with sroce_doorbell_rest(): one of the two starts the timer */
 	smp_mb__after_atomic();
-	if (READ_ONCE(sq->lingers))
-		linger_start(sq);
-	else if (READ_ONCE(sq->streak) < STREAM_MIN)
-		hand_over(this_cpu_read(sroce_reader));
+	if (!READ_ONCE(sq->lingers))
+		return READ_ONCE(sq->streak) < SROCE_STREAM_MIN;
+	linger_start(sq);
+	return false;
 }
 
-/* Has the program taken the last of its completions since it last rang? */
-static bool all_polled(struct sroce_qp *qp)
+/**
+ * sroce_doorbell_start - forget who has been sent something on this CPU
+ *
+ * Process context, before sroce_doorbell_answer().
+ */
+void sroce_doorbell_start(void)
 {
-	struct sroce_cq *cq = to_scq(qp->ibqp.send_cq);
-	struct sroce_sq *sq = &qp->sq;
-	bool all;
+	this_cpu_write(sroce_reader, 0);
+}
+
+/**
+ * sroce_doorbell_hand_over - a lone request has been answered, perhaps by who waits for this CPU
+ *
+ * Process context, after sroce_doorbell_answer().
+ */
+void sroce_doorbell_hand_over(void)
+{
+	hand_over(this_cpu_read(sroce_reader));
+}
+
+/* Has the program taken the last completion of @cq, and @any at all, since @polled? */
+static bool cq_dry(struct sroce_cq *cq, u32 *polled, bool *any)
+{
+	bool dry;
 	u32 cons;
 
 	/* for its ring, which may be replaced */
-	spin_lock(&cq->lock);
+	spin_lock_bh(&cq->lock);
 	cons = READ_ONCE(cq->q.ring->cons);
-	all = cons != sq->polled && cons == cq->prod;
-	spin_unlock(&cq->lock);
-	sq->polled = cons;
-	return all;
+	*any = cons != *polled;
+	dry = *any && cons == cq->prod;
+	*polled = cons;
+	spin_unlock_bh(&cq->lock);
+	return dry;
+}
+
+/**
+ * sroce_doorbell_waited - may what was posted be an answer to the last completion?
+ * @qp: queue pair that it was posted to
+ *
+ * Of either of its completion queues, if it has been taken since the last
+ * doorbell of a queue pair that uses it.
+ */
+bool sroce_doorbell_waited(struct sroce_qp *qp)
+{
+	struct sroce_cq *send = qp->ibqp.send_cq ? to_scq(qp->ibqp.send_cq) : NULL;
+	struct sroce_cq *recv = qp->ibqp.recv_cq ? to_scq(qp->ibqp.recv_cq) : NULL;
+	bool any, waited = send && cq_dry(send, &send->polled, &any);
+
+	if (recv && recv != send)
+		waited |= cq_dry(recv, &recv->polled, &any);
+	return waited;
+}
+
+/**
+ * sroce_doorbell_polled - has the program taken a completion of what it has sent?
+ * @qp: queue pair
+ *
+ * Since it was asked last, by this or by sroce_doorbell_waited().
+ */
+bool sroce_doorbell_polled(struct sroce_qp *qp)
+{
+	struct sroce_cq *cq = qp->ibqp.send_cq ? to_scq(qp->ibqp.send_cq) : NULL;
+	bool any = false;
+
+	if (cq)
+		cq_dry(cq, &cq->polled, &any);
+	return any;
 }
 
 /* By the last one's size: is there more than one request in the ring? */
@@ -192,16 +236,16 @@ void sroce_doorbell_judge(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 	const u32 heard = READ_ONCE(qp->rq.news);
 	const bool several = several_posted(sq);
-	const bool lone = all_polled(qp) && !several;
+	bool any, lone = cq_dry(to_scq(qp->ibqp.send_cq), &sq->polled, &any) && !several;
 	const s64 gap = ktime_to_ns(ktime_sub(ktime_get(), READ_ONCE(sq->rung)));
 
 	if (several)
 		sq->vain = 0;
-	if (heard != sq->heard || lone || gap > STREAM_GAP_NS) {
+	if (heard != sq->heard || lone || gap > SROCE_STREAM_GAP_NS) {
 		sq->streak = min_t(s16, sq->streak, 0);
 	} else {
 		sq->gap += (gap - sq->gap) / 8;
-		sq->streak = min(sq->streak + 1, STREAM_MIN);
+		sq->streak = min(sq->streak + 1, SROCE_STREAM_MIN);
 	}
 	sq->heard = heard;
 }
@@ -223,7 +267,7 @@ static u32 linger_blocks(const struct sroce_qp *qp)
 	const struct sroce_swqe *last = sq_wqe(sq, sq->newest);
 	u32 requests;
 
-	if (sq->streak < STREAM_MIN || READ_ONCE(qp->state) != IB_QPS_RTS)
+	if (sq->streak < SROCE_STREAM_MIN || READ_ONCE(qp->state) != IB_QPS_RTS)
 		return 1;
 	requests = min_t(u32, LINGER_BYTES / max(last->length, 1U), LINGER_MAX);
 	/* a program may ring before it has ever posted, and its ring be of one block */
@@ -271,7 +315,7 @@ void sroce_doorbell_late(struct sroce_qp *qp)
 	if (several_posted(sq)) {
 		sq->vain = 0;
 	} else {
-		sq->streak = -(STREAM_PENALTY << sq->vain);
-		sq->vain = min(sq->vain + 1, MAX_VAIN);
+		sq->streak = -(SROCE_STREAM_PENALTY << sq->vain);
+		sq->vain = min(sq->vain + 1, SROCE_STREAM_MAX_VAIN);
 	}
 }

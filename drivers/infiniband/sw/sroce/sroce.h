@@ -264,9 +264,16 @@ struct sroce_dev {
 	struct sroce_flows flows;
 };
 
-struct sroce_ucontext {
-	struct ib_ucontext ibuc;
-};
+/* Doorbells in a row that make a stream */
+#define SROCE_STREAM_MIN	4
+
+/* How many more it takes where lingering was in vain: twice as many each time */
+#define SROCE_STREAM_PENALTY	8
+#define SROCE_STREAM_MAX_VAIN	5
+
+/* Between two doorbells of a stream, from the end of one to the next */
+#define SROCE_STREAM_GAP_NS	(100LL * NSEC_PER_USEC)
+
 
 struct sroce_pd {
 	struct ib_pd ibpd;
@@ -309,6 +316,45 @@ struct sroce_queue {
 };
 
 /**
+ * struct sroce_bells - the doorbells of a context: a ring of queue pair numbers
+ * @q: the ring; with SROCE_RING_LINGER the program puts doorbells off
+ * @task: sees to what is in it, when the program does not
+ * @timer: when that is
+ * @late: the timer has fired; bit 0
+ * @ringing: calls that are seeing to it right now
+ * @lock: for what follows
+ * @cons: the kernel's own index: what stands in the ring is for show
+ * @lingers: the timer runs, or a call will start it
+ * @streak: doorbells in a row by a program that posts and waits for nothing
+ * @vain: how often in a row a stream was none
+ * @doubts: how often in a row the program neither came by nor polled
+ * @rung: when the last doorbell was done with
+ * @due: until when the program may put doorbells off
+ * @qpn: queue pair that was rung for last
+ */
+struct sroce_bells {
+	struct sroce_queue q;
+	struct tasklet_struct task;
+	struct hrtimer timer;
+	unsigned long late;
+	atomic_t ringing;
+	spinlock_t lock;
+	u32 cons;
+	bool lingers;
+	s16 streak;
+	u8 vain;
+	u8 doubts;
+	ktime_t rung;
+	ktime_t due;
+	u32 qpn;
+};
+
+struct sroce_ucontext {
+	struct ib_ucontext ibuc;
+	struct sroce_bells bells;
+};
+
+/**
  * struct sroce_cq - a completion queue
  * @ibcq: the core's
  * @ibuc: the context that maps its ring; NULL for a kernel consumer
@@ -317,6 +363,7 @@ struct sroce_queue {
  * @q: the ring
  * @prod: the kernel's own index: what stands in the ring is for show
  * @overflown: an entry was lost; nothing more is added (IBTA Vol.1 11.6.3.3)
+ * @polled: what the program had taken when it rang last
  * @mod_count: an event waits for so many completions; 0 for no number
  * @mod_period: or until the first of them is so many microseconds old; 0 for
  *	no time
@@ -333,6 +380,7 @@ struct sroce_cq {
 	struct sroce_queue q;
 	u32 prod;
 	bool overflown;
+	u32 polled;
 	u16 mod_count;
 	u16 mod_period;
 	u32 moderated;
@@ -1379,8 +1427,17 @@ void sroce_qp_unlock(struct sroce_qp *qp) __releases(&qp->rq.lock);
 void sroce_qp_kick(struct sroce_qp *qp);
 void sroce_qp_fatal_all(struct sroce_dev *sdev);
 
+/* bells.c */
+int sroce_bells_init(struct ib_ucontext *ibuc, struct sroce_ring_map *map);
+void sroce_bells_exit(struct ib_ucontext *ibuc);
+void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp);
+
 /* doorbell.c */
-void sroce_doorbell_ring(struct sroce_qp *qp);
+void sroce_doorbell_start(void);
+bool sroce_doorbell_answer(struct sroce_qp *qp);
+void sroce_doorbell_hand_over(void);
+bool sroce_doorbell_waited(struct sroce_qp *qp);
+bool sroce_doorbell_polled(struct sroce_qp *qp);
 void sroce_doorbell_heard(struct sroce_qp *qp);
 enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer);
 void sroce_doorbell_judge(struct sroce_qp *qp);

@@ -22,14 +22,25 @@ int sroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 	};
 	int err;
 
-	if (!sroce_udata_clear(udata) || udata->outlen < sizeof(resp))
+	if (!sroce_udata_clear(udata) ||
+	    udata->outlen < offsetof(struct sroce_alloc_ucontext_resp, bells))
 		return -EINVAL;
 	if (!sroce_take(&sdev->num_ucontext, SROCE_MAX_UCONTEXT))
 		return -ENOMEM;
 
-	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	err = sroce_bells_init(ibuc, &resp.bells);
 	if (err)
-		atomic_dec(&sdev->num_ucontext);
+		goto err_count;
+	/* a provider that was built before there were bells does without */
+	err = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
+	if (err)
+		goto err_bells;
+	return 0;
+
+err_bells:
+	sroce_bells_exit(ibuc);
+err_count:
+	atomic_dec(&sdev->num_ucontext);
 	return err;
 }
 
@@ -53,6 +64,7 @@ int sroce_query_ucontext(struct ib_ucontext *ibuc, struct uverbs_attr_bundle *at
  */
 void sroce_dealloc_ucontext(struct ib_ucontext *ibuc)
 {
+	sroce_bells_exit(ibuc);
 	atomic_dec(&to_sdev(ibuc->device)->num_ucontext);
 }
 
@@ -252,11 +264,15 @@ static int sroce_doorbell(struct uverbs_attr_bundle *attrs)
 	if (cmd.reserved)
 		return -EINVAL;
 
+	if (cmd.qp_num == SROCE_DOORBELL_BELLS) {
+		sroce_bells_ring(ibuc, NULL);
+		return 0;
+	}
 	qp = sroce_qp_get(cmd.qp_num);
 	if (!qp)
 		return sroce_wq_doorbell(ibuc, cmd.qp_num);
 	if (qp->ibuc == ibuc) {
-		sroce_doorbell_ring(qp);
+		sroce_bells_ring(ibuc, qp);
 		err = 0;
 	}
 	sroce_qp_put(qp);

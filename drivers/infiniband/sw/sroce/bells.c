@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The doorbells of a program, and how those of many queue pairs share a call.
+ *
+ * What doorbell.c does for the requests of one queue pair, this does for a
+ * program that posts to many, a request to each: it writes their numbers into a
+ * ring of its context, and rings once for all. When it may do so is told by
+ * cause, too. If there is still something in the completion queue, or nothing
+ * has been taken from it since the doorbell before, the program has not waited;
+ * so it will be back to poll, and a poll that finds nothing rings.
+ *
+ * What is in the ring is a hint that somebody has posted: a number that is none,
+ * or another context's, is passed over, and one that is lost was lost by the
+ * program that overwrote it.
+ */
+#include "sroce.h"
+
+/* Doorbells that may wait; what does not fit rings by itself. */
+#define BELLS_ENTRIES	256
+#define BELLS_LINGER	64
+
+/* Times in a row that they have waited for a program that did not poll, and one is given up */
+#define BELLS_MAX_DOUBTS	2
+
+/* And how long, if the program does not come by. It mostly does long before. */
+#define BELLS_LINGER_NS	(100 * NSEC_PER_USEC)
+
+static struct sroce_bells *ibuc_bells(struct ib_ucontext *ibuc)
+{
+	return &container_of(ibuc, struct sroce_ucontext, ibuc)->bells;
+}
+
+/* The next number in the ring, each for one taker: threads may ring at once. */
+static bool bells_pop(struct sroce_bells *b, u32 *qpn)
+{
+	struct sroce_ring *ring = b->q.ring;
+	u32 left;
+
+	spin_lock_bh(&b->lock);
+	/* pairs with the program's release: the entries before it are written */
+	left = smp_load_acquire(&ring->prod) - b->cons;
+	if (left > BELLS_ENTRIES) {
+		b->cons += left;
+		left = 0;
+	}
+	if (left)
+		*qpn = READ_ONCE(*(u32 *)queue_entry(&b->q, b->cons++));
+	/* the number is read before its entry may be used again */
+	smp_store_release(&ring->cons, b->cons);
+	spin_unlock_bh(&b->lock);
+	return left;
+}
+
+/* See to all that the ring names, one round of it at most. Return: how many. */
+static u32 bells_drain(struct sroce_bells *b)
+{
+	u32 qpn, n;
+
+	for (n = 0; n < BELLS_ENTRIES && bells_pop(b, &qpn); n++) {
+		struct sroce_qp *qp = sroce_qp_get(qpn);
+
+		if (!qp)
+			continue;
+		if (qp->ibuc && ibuc_bells(qp->ibuc) == b) {
+			sroce_doorbell_answer(qp);
+			WRITE_ONCE(b->qpn, qpn);
+		}
+		sroce_qp_put(qp);
+	}
+	return n;
+}
+
+/* The program has rung for @n queue pairs: is it one that does not wait? */
+static void bells_judge(struct sroce_bells *b, bool waited, u32 n)
+{
+	/* the timer was first */
+	if (!n)
+		return;
+	spin_lock_bh(&b->lock);
+	if (n > 1) {
+		b->streak = SROCE_STREAM_MIN;
+		b->vain = 0;
+	} else if (waited || ktime_to_ns(ktime_sub(ktime_get(), b->rung)) > SROCE_STREAM_GAP_NS) {
+		b->streak = min_t(s16, b->streak, 0);
+	} else {
+		b->streak = min(b->streak + 1, SROCE_STREAM_MIN);
+	}
+	spin_unlock_bh(&b->lock);
+}
+
+/* A timer that runs is left alone: it fires early, once, and goes on for the rest. */
+static void bells_arm(struct sroce_bells *b)
+{
+	b->due = ktime_add_ns(b->rung, BELLS_LINGER_NS);
+	if (!hrtimer_is_queued(&b->timer))
+		hrtimer_start(&b->timer, b->due, HRTIMER_MODE_ABS_SOFT);
+}
+
+/* Say how the program is to ring from now on. Return: somebody has done so meanwhile. */
+static bool bells_rest(struct sroce_bells *b)
+{
+	struct sroce_ring *ring = b->q.ring;
+	bool again;
+	u32 room;
+
+	spin_lock_bh(&b->lock);
+	b->rung = ktime_get();
+	b->lingers = b->streak >= SROCE_STREAM_MIN;
+	room = b->lingers ? BELLS_LINGER : 1;
+	WRITE_ONCE(ring->seen, b->cons);
+	WRITE_ONCE(ring->linger, room);
+	WRITE_ONCE(ring->flags, b->lingers ? SROCE_RING_LINGER : SROCE_RING_NEED_WAKEUP);
+	/* pairs with the barrier between a program's index and its look here */
+	smp_mb();
+	again = READ_ONCE(ring->prod) - b->cons >= room;
+	if (b->lingers)
+		bells_arm(b);
+	spin_unlock_bh(&b->lock);
+	return again;
+}
+
+/**
+ * sroce_bells_ring - a program rings its doorbell
+ * @ibuc: its context
+ * @qp: one of its queue pairs; NULL for those alone that its ring names
+ *
+ * Process context.
+ */
+void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp)
+{
+	struct sroce_bells *b = ibuc_bells(ibuc);
+	/* one alone that was put off until a poll found nothing was no stream */
+	const bool waited = !qp || sroce_doorbell_waited(qp);
+	bool lone = false;
+	u32 n;
+
+	if (qp)
+		sroce_qp_count(qp, DOORBELLS);
+	else
+		sroce_count(to_sdev(ibuc->device), DOORBELLS);
+	atomic_inc(&b->ringing);
+	sroce_doorbell_start();
+	if (qp) {
+		lone = sroce_doorbell_answer(qp);
+		WRITE_ONCE(b->qpn, qp->num->qpn);
+	}
+	n = bells_drain(b);
+	bells_judge(b, waited, n + !!qp);
+	/* before the timer is armed, which is left alone while somebody rings */
+	atomic_dec(&b->ringing);
+	if (bells_rest(b))
+		tasklet_schedule(&b->task);
+	if (lone && !n && b->streak < SROCE_STREAM_MIN)
+		sroce_doorbell_hand_over();
+}
+
+/* Has the program taken a completion since it was last asked? Of the queue pair rung for last. */
+static bool bells_polled(struct sroce_bells *b)
+{
+	struct sroce_qp *qp = sroce_qp_get(READ_ONCE(b->qpn));
+	bool polled = false;
+
+	if (!qp)
+		return false;
+	if (qp->ibuc && ibuc_bells(qp->ibuc) == b)
+		polled = sroce_doorbell_polled(qp);
+	sroce_qp_put(qp);
+	return polled;
+}
+
+/*
+ * Numbers have waited, and the program neither came by nor took a completion
+ * meanwhile: it waits for something else, such as memory.
+ */
+static void bells_late(struct sroce_bells *b)
+{
+	const bool polled = bells_polled(b);
+
+	spin_lock_bh(&b->lock);
+	if (READ_ONCE(b->q.ring->prod) == b->cons) {
+		b->streak = min_t(s16, b->streak, 0);
+	} else if (polled) {
+		b->doubts = 0;
+	} else if (++b->doubts == BELLS_MAX_DOUBTS) {
+		b->doubts = 0;
+		b->streak = -(SROCE_STREAM_PENALTY << b->vain);
+		b->vain = min(b->vain + 1, SROCE_STREAM_MAX_VAIN);
+	}
+	spin_unlock_bh(&b->lock);
+}
+
+static void bells_task(struct tasklet_struct *task)
+{
+	struct sroce_bells *b = container_of(task, struct sroce_bells, task);
+
+	if (test_and_clear_bit(0, &b->late))
+		bells_late(b);
+	bells_drain(b);
+	if (bells_rest(b))
+		tasklet_schedule(&b->task);
+}
+
+static enum hrtimer_restart bells_timer(struct hrtimer *timer)
+{
+	struct sroce_bells *b = container_of(timer, struct sroce_bells, timer);
+	enum hrtimer_restart restart = HRTIMER_NORESTART;
+
+	spin_lock(&b->lock);
+	if (!b->lingers || hrtimer_is_queued(timer) || atomic_read(&b->ringing)) {
+		/* at the end of a doorbell that is being rung, time starts anew */
+	} else if (ktime_before(ktime_get(), b->due)) {
+		hrtimer_set_expires(timer, b->due);
+		restart = HRTIMER_RESTART;
+	} else {
+		set_bit(0, &b->late);
+		tasklet_schedule(&b->task);
+	}
+	spin_unlock(&b->lock);
+	return restart;
+}
+
+/**
+ * sroce_bells_init - a context gets its ring
+ * @ibuc: the context
+ * @map: filled in for the response to the program
+ *
+ * May sleep. Return: 0 or an errno.
+ */
+int sroce_bells_init(struct ib_ucontext *ibuc, struct sroce_ring_map *map)
+{
+	struct sroce_bells *b = ibuc_bells(ibuc);
+
+	spin_lock_init(&b->lock);
+	tasklet_setup(&b->task, bells_task);
+	hrtimer_setup(&b->timer, bells_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+	return sroce_queue_alloc(ibuc, &b->q, BELLS_ENTRIES, sizeof(u32), map);
+}
+
+/**
+ * sroce_bells_exit - a context goes
+ * @ibuc: the context; it has no queue pair any more
+ *
+ * May sleep.
+ */
+void sroce_bells_exit(struct ib_ucontext *ibuc)
+{
+	struct sroce_bells *b = ibuc_bells(ibuc);
+
+	/* nobody rings any more: the task lingers no longer, nor starts the timer */
+	spin_lock_bh(&b->lock);
+	b->streak = S16_MIN;
+	b->lingers = false;
+	spin_unlock_bh(&b->lock);
+	tasklet_kill(&b->task);
+	hrtimer_cancel(&b->timer);
+	sroce_queue_free(&b->q);
+}
