@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Send messages whose every byte depends on message and position, and check at
- * the receiver each byte, each byte around it, and each field of the
- * completions on both sides.
+ * Send messages whose every byte depends on message and position, and check where
+ * they arrive each byte, each byte around it, and each field of the completions
+ * on both sides. What is written, read or changed in the other side's memory is
+ * looked at from here, so both sides have to be this program's.
  *
  * What message n of a flow looks like (length, pieces, immediate data ...) is
  * drawn from a random sequence that is seeded with the flow and n: both sides
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,8 +32,17 @@
 #define MAX_SIZES 64
 #define GAP 64		/* at most so much between two pieces */
 #define BATCH 64
+#define WORDS 64	/* of a flow, for atomics */
+#define GRH 64		/* what a datagram's 40 bytes are given */
+#define QKEY 0x1234567
+#define TELL 8		/* UC: every so many WRITEs, one tells that they have arrived */
 
-enum op_id { OP_SEND, OP_SEND_IMM };
+enum op_id { OP_SEND, OP_SEND_IMM, OP_WRITE, OP_WRITE_IMM, OP_READ, OP_ADD, OP_SWAP };
+
+#define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define OPS_SEND (1U << OP_SEND | 1U << OP_SEND_IMM)
+#define OPS_UC (OPS_SEND | 1U << OP_WRITE | 1U << OP_WRITE_IMM)
+#define OPS_ATOMIC (1U << OP_ADD | 1U << OP_SWAP)
 
 /* What is to be expected of an operation, at both ends. */
 static const struct op {
@@ -44,6 +55,12 @@ static const struct op {
 } ops[] = {
 	[OP_SEND] = { "send", IBV_WR_SEND, IBV_WC_SEND, IBV_WC_RECV, true, false },
 	[OP_SEND_IMM] = { "send_imm", IBV_WR_SEND_WITH_IMM, IBV_WC_SEND, IBV_WC_RECV, true, true },
+	[OP_WRITE] = { "write", IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE, 0, false, false },
+	[OP_WRITE_IMM] = { "write_imm", IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WC_RDMA_WRITE,
+			   IBV_WC_RECV_RDMA_WITH_IMM, true, true },
+	[OP_READ] = { "read", IBV_WR_RDMA_READ, IBV_WC_RDMA_READ, 0, false, false },
+	[OP_ADD] = { "fetch_add", IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_FETCH_ADD, 0, false, false },
+	[OP_SWAP] = { "cmp_swp", IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WC_COMP_SWAP, 0, false, false },
 };
 
 struct range {
@@ -80,7 +97,10 @@ static struct {
 	bool show;
 	uint32_t signal;
 	uint32_t batch;
+	uint32_t posts;		/* between looks for completions */
 	uint32_t pause;		/* ms between messages posted */
+	double time;		/* s; then no more is posted */
+	enum ibv_qp_type type;
 	struct conn conn;
 	double patience;
 	uint64_t max_len;
@@ -89,7 +109,7 @@ static struct {
 } o = {
 	.s = {
 		.count = 100,
-		.ops = 1 << OP_SEND | 1 << OP_SEND_IMM,
+		.ops = OPS_SEND,
 		.window = 16,
 		.qps = 1,
 		.sge = 1,
@@ -97,6 +117,8 @@ static struct {
 	.port = "18515",
 	.signal = 1,
 	.batch = 16,
+	.posts = 1,
+	.type = IBV_QPT_RC,
 	.patience = 60,
 };
 
@@ -114,12 +136,21 @@ struct msg {
 struct flow {
 	unsigned int qp;
 	unsigned int from;	/* side */
+	uint64_t end;		/* messages in all */
 	uint8_t *sbuf, *rbuf;
+	/* at the receiver, for what names its memory: slots, words */
+	uint8_t *tbuf;
+	uint64_t *words;
 	/* of the sender: posted, completed */
 	uint64_t posted, sent;
 	double last_post;
-	/* of the receiver */
+	/* what the words are once all that is posted is done, and what each brings back */
+	uint64_t shadow[WORDS];
+	uint64_t *fetched;
+	/* of the receiver: the next messages that consume a receive */
 	uint64_t rposted, received;
+	/* receives posted, consumed by what was posted, completed */
+	uint64_t rcount, rwanted, rdone;
 };
 
 enum arm { UNARMED, ARMED_POLL, ARMED };
@@ -139,6 +170,7 @@ struct side {
 	struct ibv_comp_channel *channel;
 	struct cq s, r;
 	struct ibv_qp **qp;
+	struct ibv_ah *ah;	/* to the other side */
 	struct peer *peer;
 	uint8_t *mem;
 	size_t mem_len;
@@ -218,13 +250,17 @@ static void describe(const struct flow *f, uint64_t n, struct msg *m)
 	do
 		op = rng_in(&r, 0, ARRAY_SIZE(ops) - 1);
 	while (!(o.s.ops & 1U << op));
+	/* by which the receiver knows of those before */
+	if (o.type == IBV_QPT_UC && op == OP_WRITE && ((n + 1) % TELL == 0 || n + 1 == f->end))
+		op = OP_WRITE_IMM;
 	m->op = &ops[op];
-	m->len = draw_len(&r, n);
+	m->len = 1U << op & OPS_ATOMIC ? 8 : draw_len(&r, n);
 	m->key = rng_next(&r);
 	m->imm = rng_next(&r);
-	m->solicited = o.s.solicited && ((n + 1) % o.s.solicited == 0 || n + 1 == o.s.count);
+	m->solicited = m->op->recv && o.s.solicited &&
+		       ((n + 1) % o.s.solicited == 0 || n + 1 == f->end);
 	for (i = 0; i < 2; i++) {
-		m->nsge[i] = rng_in(&r, min(m->len, 1), o.s.sge);
+		m->nsge[i] = rng_in(&r, min(m->len, 1), 1U << op & OPS_ATOMIC ? 1 : o.s.sge);
 		m->layout[i].s = rng_next(&r);
 	}
 	/* room to the byte, a bit more, or as much as there is */
@@ -240,6 +276,37 @@ static void describe(const struct flow *f, uint64_t n, struct msg *m)
 	}
 	if (m->cap && !m->nsge[1])
 		m->nsge[1] = 1;
+	/* it arrives at a place that is named, in one piece */
+	if (m->op->wr != IBV_WR_SEND && m->op->wr != IBV_WR_SEND_WITH_IMM) {
+		m->cap = m->len;
+		m->nsge[1] = 1;
+	}
+}
+
+static bool consumes_recv(const struct flow *f, uint64_t n)
+{
+	struct msg m;
+
+	/* nearly always all or nothing, which is cheap to tell */
+	if (!(o.s.ops & ~(OPS_SEND | 1U << OP_WRITE_IMM)))
+		return true;
+	describe(f, n, &m);
+	return m.op->recv;
+}
+
+static bool any_recv(void)
+{
+	return o.s.ops & (OPS_SEND | 1U << OP_WRITE_IMM) || o.type == IBV_QPT_UC;
+}
+
+/* From @n on, the first message that consumes a receive */
+static uint64_t next_recv(const struct flow *f, uint64_t n)
+{
+	if (!any_recv())
+		return f->end;
+	while (n < f->end && !consumes_recv(f, n))
+		n++;
+	return n;
 }
 
 /* Cut @len bytes into pieces somewhere in a slot of memory. */
@@ -284,9 +351,112 @@ static uint64_t wr_id(const struct flow *f, uint64_t n)
 	return (uint64_t)(f - flows) << 40 | (n & 0xffffffffffULL);
 }
 
-static bool signaled(uint64_t n)
+static bool signaled(const struct flow *f, uint64_t n)
 {
-	return o.sig_all || (n + 1) % o.signal == 0 || n + 1 == o.s.count;
+	return o.sig_all || (n + 1) % o.signal == 0 || n + 1 == f->end;
+}
+
+static uint8_t *local_slot(const struct flow *f, uint64_t n)
+{
+	return f->sbuf + n % o.s.window * o.slot;
+}
+
+/* Where a message that names the other side's memory has its bytes there */
+static uint8_t *target(const struct flow *f, uint64_t n, const struct msg *m, struct ibv_sge *sge)
+{
+	uint8_t *slot = f->tbuf + n % o.s.window * o.slot;
+
+	cut(m->layout[1], slot, m->len, 1, sge);
+	return slot;
+}
+
+static uint64_t remote_addr(const struct side *s, const void *at)
+{
+	return (const uint8_t *)at - s->mem + s->iova;
+}
+
+/* An ATOMIC, on one of the flow's words; done at once on our copy of it. */
+static void set_atomic(struct flow *f, uint64_t n, const struct msg *m, struct ibv_send_wr *wr)
+{
+	const struct side *to = &sides[!f->from];
+	uint64_t *word = &f->shadow[m->key % WORDS];
+
+	wr->wr.atomic.remote_addr = remote_addr(to, &f->words[m->key % WORDS]);
+	wr->wr.atomic.rkey = to->mr->rkey;
+	f->fetched[n % o.s.window] = *word;
+	if (m->op == &ops[OP_ADD]) {
+		wr->wr.atomic.compare_add = m->key;
+		*word += m->key;
+	} else {
+		/* half of them find what they look for */
+		wr->wr.atomic.compare_add = *word ^ (uint64_t)(m->imm & 1) << 40;
+		wr->wr.atomic.swap = m->key;
+		if (!(m->imm & 1))
+			*word = m->key;
+	}
+}
+
+/* What a request has beside its list, and memory ready for what it does. */
+static void set_request(struct flow *f, uint64_t n, const struct msg *m, const struct ibv_sge *sge,
+			struct ibv_send_wr *wr)
+{
+	const struct side *s = &sides[f->from], *to = &sides[!f->from];
+	struct ibv_sge at;
+	uint64_t off;
+	uint32_t i;
+
+	if (m->op->imm)
+		wr->imm_data = htobe32(m->imm);
+	if (o.type == IBV_QPT_UD) {
+		wr->wr.ud.ah = s->ah;
+		wr->wr.ud.remote_qpn = to->peer[f->qp].qpn;
+		wr->wr.ud.remote_qkey = QKEY;
+	}
+	switch (m->op - ops) {
+	case OP_ADD:
+	case OP_SWAP:
+		memset(local_slot(f, n), CANARY, o.slot);
+		set_atomic(f, n, m, wr);
+		return;
+	case OP_READ:
+		memset(local_slot(f, n), CANARY, o.slot);
+		target(f, n, m, &at);
+		pattern_fill((void *)at.addr, m->key, 0, m->len);
+		break;
+	case OP_WRITE:
+	case OP_WRITE_IMM:
+		memset(target(f, n, m, &at), CANARY, o.slot);
+		break;
+	}
+	if (m->op->wr != IBV_WR_SEND && m->op->wr != IBV_WR_SEND_WITH_IMM) {
+		wr->wr.rdma.remote_addr = remote_addr(to, (void *)at.addr);
+		wr->wr.rdma.rkey = to->mr->rkey;
+	}
+	if (m->op == &ops[OP_READ])
+		return;
+	for (i = 0, off = 0; i < m->nsge[0]; i++) {
+		pattern_fill((void *)sge[i].addr, m->key, off, sge[i].length);
+		off += sge[i].length;
+	}
+}
+
+/* How many messages may be posted now */
+static uint32_t room_for(const struct flow *f)
+{
+	uint64_t room = o.s.window - (f->posted - f->sent), seen = f->posted;
+
+	/* what was written to a slot is looked at when the receiver hears of it */
+	if (o.type == IBV_QPT_UC)
+		seen = f->received;
+	else if (o.s.ops & 1U << OP_WRITE_IMM)
+		seen = next_recv(f, f->received);
+	if (f->posted > seen)
+		room = min(room, o.s.window - min(o.s.window, f->posted - seen));
+	/* nobody waits for a receive there: it has to be posted */
+	if (o.type != IBV_QPT_RC)
+		room = min(room, f->rcount - f->rwanted);
+	room = min(room, f->end - f->posted);
+	return min(room, o.batch);
 }
 
 static bool post_sends(struct flow *f)
@@ -296,14 +466,11 @@ static bool post_sends(struct flow *f)
 	struct side *s = &sides[f->from];
 	struct ibv_send_wr *bad = NULL;
 	uint32_t i, k, room;
-	uint64_t off, n;
 	struct msg m;
+	uint64_t n;
 	int err;
 
-	room = o.s.window - (f->posted - f->sent);
-	if (o.s.count)
-		room = min(room, o.s.count - f->posted);
-	room = min(room, o.batch);
+	room = room_for(f);
 	if (!room)
 		return false;
 	if (o.pause) {
@@ -315,23 +482,19 @@ static bool post_sends(struct flow *f)
 	for (k = 0; k < room; k++) {
 		n = f->posted + k;
 		describe(f, n, &m);
-		cut(m.layout[0], f->sbuf + n % o.s.window * o.slot, m.len, m.nsge[0], sges[k]);
-		for (i = 0, off = 0; i < m.nsge[0]; i++) {
-			pattern_fill((void *)sges[k][i].addr, m.key, off, sges[k][i].length);
-			off += sges[k][i].length;
-		}
+		cut(m.layout[0], local_slot(f, n), m.len, m.nsge[0], sges[k]);
 		wrs[k] = (struct ibv_send_wr) {
 			.wr_id = wr_id(f, n),
 			.next = k + 1 < room ? &wrs[k + 1] : NULL,
 			.sg_list = sges[k],
 			.num_sge = m.nsge[0],
 			.opcode = m.op->wr,
-			.send_flags = (signaled(n) ? IBV_SEND_SIGNALED : 0) |
+			.send_flags = (signaled(f, n) ? IBV_SEND_SIGNALED : 0) |
 				      (m.solicited ? IBV_SEND_SOLICITED : 0),
 		};
-		if (m.op->imm)
-			wrs[k].imm_data = htobe32(m.imm);
-		if (o.inl && m.len <= o.max_inline)
+		set_request(f, n, &m, sges[k], &wrs[k]);
+		f->rwanted += m.op->recv;
+		if (o.inl && m.len <= o.max_inline && m.op - ops < OP_READ)
 			wrs[k].send_flags |= IBV_SEND_INLINE;
 		else
 			to_iova(s, sges[k], m.nsge[0]);
@@ -353,26 +516,30 @@ static bool post_sends(struct flow *f)
 static void post_recv(struct flow *f)
 {
 	struct side *s = &sides[!f->from];
-	uint8_t *slot = f->rbuf + f->rposted % o.s.depth * o.slot;
-	struct ibv_sge sge[MAX_SGE];
-	struct ibv_recv_wr wr = {
-		.wr_id = wr_id(f, f->rposted),
-		.sg_list = sge,
-	}, *bad;
+	uint8_t *slot = f->rbuf + f->rcount % o.s.depth * o.slot;
+	const bool ud = o.type == IBV_QPT_UD;
+	struct ibv_sge sge[MAX_SGE + 1] = {};
+	struct ibv_recv_wr wr = { .sg_list = sge }, *bad;
 	struct msg m;
 	int err;
 
-	if (o.s.count && f->rposted == o.s.count)
+	f->rposted = next_recv(f, f->rposted);
+	if (f->rposted == f->end)
 		return;
 	describe(f, f->rposted, &m);
 	memset(slot, CANARY, o.slot);
-	cut(m.layout[1], slot, m.cap, m.nsge[1], sge);
-	to_iova(s, sge, m.nsge[1]);
-	wr.num_sge = m.nsge[1];
+	wr.wr_id = wr_id(f, f->rposted);
+	if (m.op != &ops[OP_WRITE_IMM]) {
+		sge[0] = (struct ibv_sge) { .addr = (uintptr_t)slot, .length = 40 };
+		cut(m.layout[1], slot + GRH * ud, m.cap, m.nsge[1], sge + ud);
+		wr.num_sge = m.nsge[1] + ud;
+		to_iova(s, sge, wr.num_sge);
+	}
 	err = ibv_post_recv(s->qp[f->qp], &wr, &bad);
 	if (err)
 		fail("post_recv of message %" PRIu64 ": %s", f->rposted, strerror(err));
 	f->rposted++;
+	f->rcount++;
 }
 
 /* --- completions ------------------------------------------------------------ */
@@ -397,6 +564,84 @@ static struct flow *wc_flow(const struct ibv_wc *wc, unsigned int side, bool rec
 	return f;
 }
 
+/* A message's bytes are in the pieces, and nothing was written elsewhere in the slot. */
+static void verify(uint64_t n, const struct msg *m, const uint8_t *slot, size_t size,
+		   const struct ibv_sge *sge, uint32_t pieces)
+{
+	const uint8_t *at = slot;
+	uint64_t off = 0, part;
+	int64_t bad;
+	uint32_t i;
+
+	for (i = 0; i < pieces; i++) {
+		const uint8_t *p = (void *)sge[i].addr;
+
+		bad = canary_check(at, p - at);
+		if (bad >= 0)
+			fail("message %" PRIu64 " (%s) of %" PRIu64 " bytes: written %td bytes before piece %u",
+			     n, m->op->name, m->len, p - at - bad, i);
+		part = min(m->len - off, sge[i].length);
+		bad = pattern_check(p, m->key, off, part);
+		if (bad >= 0)
+			fail("message %" PRIu64 " (%s) of %" PRIu64 " bytes: byte %" PRId64
+			     " is wrong (0x%02x; piece %u of %u, address %p)", n, m->op->name, m->len,
+			     bad, p[bad - off], i, pieces, p + (bad - off));
+		off += part;
+		at = p + part;
+	}
+	bad = canary_check(at, slot + size - at);
+	if (bad >= 0)
+		fail("message %" PRIu64 " (%s) of %" PRIu64 " bytes: written %" PRId64
+		     " bytes after its end", n, m->op->name, m->len, bad);
+}
+
+static void counted(const struct msg *m)
+{
+	total_msgs++;
+	total_bytes += m->len;
+}
+
+/* What was written is at the other side. */
+static void written(const struct flow *f, uint64_t n, const struct msg *m)
+{
+	struct ibv_sge at;
+	uint8_t *slot = target(f, n, m, &at);
+
+	verify(n, m, slot, o.slot, &at, 1);
+	counted(m);
+}
+
+/* A request is complete: what it brought back, or did there */
+static void request_done(struct flow *f, uint64_t n)
+{
+	struct ibv_sge sge[MAX_SGE];
+	uint64_t got;
+	struct msg m;
+
+	describe(f, n, &m);
+	cut(m.layout[0], local_slot(f, n), m.len, m.nsge[0], sge);
+	switch (m.op - ops) {
+	case OP_WRITE:
+		if (o.type == IBV_QPT_RC)
+			written(f, n, &m);
+		break;
+	case OP_READ:
+		verify(n, &m, local_slot(f, n), o.slot, sge, m.nsge[0]);
+		counted(&m);
+		break;
+	case OP_ADD:
+	case OP_SWAP:
+		memcpy(&got, (void *)sge[0].addr, sizeof(got));
+		if (got != f->fetched[n % o.s.window])
+			fail("message %" PRIu64 " (%s) fetched 0x%" PRIx64 ", not 0x%" PRIx64, n,
+			     m.op->name, got, f->fetched[n % o.s.window]);
+		pattern_fill((void *)sge[0].addr, m.key, 0, sizeof(got));
+		verify(n, &m, local_slot(f, n), o.slot, sge, 1);
+		counted(&m);
+		break;
+	}
+}
+
 static void send_done(unsigned int side, const struct ibv_wc *wc)
 {
 	struct flow *f = wc_flow(wc, side, false);
@@ -404,7 +649,7 @@ static void send_done(unsigned int side, const struct ibv_wc *wc)
 	struct msg m;
 
 	/* those that are not signaled complete with the next that is */
-	while (!signaled(n))
+	while (!signaled(f, n))
 		n++;
 	if (wc->wr_id != wr_id(f, n))
 		fail("send completion of message %" PRIu64 ", expected %" PRIu64,
@@ -415,44 +660,55 @@ static void send_done(unsigned int side, const struct ibv_wc *wc)
 	if (wc->opcode != m.op->swc)
 		fail("send completion of message %" PRIu64 " has opcode %d, not %d", n, wc->opcode,
 		     m.op->swc);
+	if (m.op - ops >= OP_READ && wc->byte_len != m.len)
+		fail("%s of message %" PRIu64 " has byte_len %u, not %" PRIu64, m.op->name, n,
+		     wc->byte_len, m.len);
+	if (o.s.ops & ~OPS_SEND)
+		for (; f->sent < n; f->sent++)
+			request_done(f, f->sent);
+	if (o.s.ops & ~OPS_SEND)
+		request_done(f, n);
 	f->sent = n + 1;
 }
 
-static void verify(const struct flow *f, uint64_t n, const struct msg *m)
+/* UC: those before a message that has arrived have, too. */
+static void written_before(const struct flow *f, uint64_t n, uint64_t end)
 {
-	uint8_t *slot = f->rbuf + n % o.s.depth * o.slot, *at = slot;
-	struct ibv_sge sge[MAX_SGE];
-	uint64_t off = 0, part;
-	int64_t bad;
-	uint32_t i;
+	struct msg m;
 
-	cut(m->layout[1], slot, m->cap, m->nsge[1], sge);
-	for (i = 0; i < m->nsge[1]; i++) {
-		uint8_t *p = (void *)sge[i].addr;
-
-		bad = canary_check(at, p - at);
-		if (bad >= 0)
-			fail("message %" PRIu64 " of %" PRIu64 " bytes: written %td bytes before piece %u",
-			     n, m->len, p - at - bad, i);
-		part = min(m->len - off, sge[i].length);
-		bad = pattern_check(p, m->key, off, part);
-		if (bad >= 0)
-			fail("message %" PRIu64 " of %" PRIu64 " bytes: byte %" PRId64
-			     " is wrong (0x%02x; piece %u of %u, address %p)", n, m->len, bad,
-			     p[bad - off], i, m->nsge[1], p + (bad - off));
-		off += part;
-		at = p + part;
+	for (; n < end; n++) {
+		describe(f, n, &m);
+		written(f, n, &m);
 	}
-	bad = canary_check(at, slot + o.slot - at);
+}
+
+static void recv_verify(struct flow *f, uint64_t n, const struct msg *m)
+{
+	uint8_t *slot = f->rbuf + f->rdone % o.s.depth * o.slot;
+	const size_t grh = o.type == IBV_QPT_UD ? GRH : 0;
+	struct ibv_sge sge[MAX_SGE];
+	int64_t bad;
+
+	if (m->op == &ops[OP_WRITE_IMM]) {
+		bad = canary_check(slot, o.slot);
+		if (bad >= 0)
+			fail("message %" PRIu64 " (write_imm): its receive is written to", n);
+		written(f, n, m);
+		return;
+	}
+	bad = grh ? canary_check(slot + 40, grh - 40) : -1;
 	if (bad >= 0)
-		fail("message %" PRIu64 " of %" PRIu64 " bytes: written %" PRId64
-		     " bytes after its end", n, m->len, bad);
+		fail("message %" PRIu64 ": written %" PRId64 " bytes after its GRH", n, bad);
+	cut(m->layout[1], slot + grh, m->cap, m->nsge[1], sge);
+	verify(n, m, slot + grh, o.slot - grh, sge, m->nsge[1]);
+	counted(m);
 }
 
 static void recv_done(unsigned int side, const struct ibv_wc *wc)
 {
 	struct flow *f = wc_flow(wc, side, true);
-	uint64_t n = f->received;
+	const uint64_t n = next_recv(f, f->received);
+	const uint32_t grh = o.type == IBV_QPT_UD ? 40 : 0;
 	struct msg m;
 
 	if (wc->wr_id != wr_id(f, n))
@@ -462,8 +718,9 @@ static void recv_done(unsigned int side, const struct ibv_wc *wc)
 	if (wc->opcode != m.op->rwc)
 		fail("receive completion of message %" PRIu64 " has opcode %d, not %d", n,
 		     wc->opcode, m.op->rwc);
-	if (wc->byte_len != m.len)
-		fail("message %" PRIu64 " has byte_len %u, not %" PRIu64, n, wc->byte_len, m.len);
+	if (wc->byte_len != m.len + grh)
+		fail("message %" PRIu64 " has byte_len %u, not %" PRIu64, n, wc->byte_len,
+		     m.len + grh);
 	if (!!(wc->wc_flags & IBV_WC_WITH_IMM) != m.op->imm)
 		fail("message %" PRIu64 " (%s) has wc_flags 0x%x", n, m.op->name, wc->wc_flags);
 	if (m.op->imm && be32toh(wc->imm_data) != m.imm)
@@ -471,11 +728,12 @@ static void recv_done(unsigned int side, const struct ibv_wc *wc)
 		     be32toh(wc->imm_data), m.imm);
 	if (wc->wc_flags & IBV_WC_WITH_INV)
 		fail("message %" PRIu64 " has wc_flags 0x%x: nothing was invalidated", n, wc->wc_flags);
-	verify(f, n, &m);
-	f->received++;
+	if (o.type == IBV_QPT_UC)
+		written_before(f, f->received, n);
+	recv_verify(f, n, &m);
+	f->received = n + 1;
+	f->rdone++;
 	sides[side].r.solicited_seen += m.solicited;
-	total_msgs++;
-	total_bytes += m.len;
 	post_recv(f);
 }
 
@@ -585,19 +843,44 @@ static bool wait_events(void)
 
 static bool flow_done(const struct flow *f)
 {
-	return (!sides[f->from].local || f->sent == o.s.count) &&
-	       (!sides[!f->from].local || f->received == o.s.count);
+	return (!sides[f->from].local || f->sent == f->end) &&
+	       (!sides[!f->from].local || next_recv(f, f->received) == f->end);
+}
+
+/*
+ * No more than what makes the last message one that completes and, if they do,
+ * tells.
+ */
+static void time_is_up(void)
+{
+	const uint64_t step = (uint64_t)o.signal * TELL * max(o.s.solicited, 1U);
+	unsigned int i;
+
+	for (i = 0; i < nflows; i++)
+		flows[i].end = (flows[i].posted + step - 1) / step * step;
+	o.time = 0;
+}
+
+/* Post some. Return: whether there was something to post. */
+static bool post_some(struct flow *f)
+{
+	uint32_t i;
+
+	for (i = 0; i < o.posts && post_sends(f); i++)
+		;
+	return i;
 }
 
 static void traffic(void)
 {
 	double last = now(), t, checked = last;
+	const double end = last + o.time;
 	bool busy, done;
 	unsigned int i;
 
 	while (!stop) {
 		busy = false;
-		done = o.s.count;
+		done = true;
 		for (i = 0; i < 2; i++) {
 			if (!sides[i].local)
 				continue;
@@ -606,7 +889,7 @@ static void traffic(void)
 		}
 		for (i = 0; i < nflows; i++) {
 			if (sides[flows[i].from].local)
-				busy |= post_sends(&flows[i]);
+				busy |= post_some(&flows[i]);
 			done &= flow_done(&flows[i]);
 		}
 		if (done)
@@ -619,6 +902,8 @@ static void traffic(void)
 		if (t - checked < 0.05)
 			continue;
 		checked = t;
+		if (o.time && t > end)
+			time_is_up();
 		for (i = 0; i < 2; i++)
 			if (sides[i].local)
 				async_check(&sides[i]);
@@ -644,6 +929,8 @@ static void side_up(unsigned int i)
 	struct side *s = &sides[i];
 	struct ibv_qp_init_attr ia;
 	uint32_t sge = o.s.sge;
+	const int access = IBV_ACCESS_LOCAL_WRITE | (o.s.ops & ~OPS_SEND ? REMOTE : 0);
+	const uint32_t targets = o.s.ops & ~OPS_SEND ? o.s.window : 0;
 	unsigned int q, n, off;
 	uint8_t *p;
 
@@ -656,7 +943,9 @@ static void side_up(unsigned int i)
 		die("%s takes %d pieces, not %u", o.dev[i], s->e.attr.max_sge, sge);
 	}
 	o.s.sge = sge;
-	o.slot = (o.max_len + (size_t)(GAP + 8) * sge + GAP + 63) & ~63UL;
+	o.slot = (max(o.max_len, 8U) + (size_t)(GAP + 8) * sge + GAP + 63) & ~63UL;
+	if (o.type == IBV_QPT_UD)
+		o.slot += GRH;
 
 	s->channel = ibv_create_comp_channel(s->e.ctx);
 	if (!s->channel)
@@ -671,25 +960,33 @@ static void side_up(unsigned int i)
 	/* memory of all this side's slots, registered as one, not at a page's start */
 	off = o.s.unaligned ? 37 : 0;
 	for (n = 0, q = 0; q < nflows; q++)
-		n += flows[q].from == i ? o.s.window : o.s.depth;
-	s->mem_len = n * o.slot;
+		n += flows[q].from == i ? o.s.window : o.s.depth + targets;
+	s->mem_len = n * o.slot + nflows * WORDS * 8 + 8;
 	n = o.huge ? 2 << 20 : 4096;
 	p = get_memory((s->mem_len + off + n - 1) & ~((size_t)n - 1));
 	s->mem = p + off;
 	s->iova = o.iova ? 0x100000000000ULL + off : (uintptr_t)s->mem;
-	s->mr = o.iova ? ibv_reg_mr_iova(s->e.pd, s->mem, s->mem_len, s->iova, IBV_ACCESS_LOCAL_WRITE) :
-			 ibv_reg_mr(s->e.pd, s->mem, s->mem_len, IBV_ACCESS_LOCAL_WRITE);
+	s->mr = o.iova ? ibv_reg_mr_iova(s->e.pd, s->mem, s->mem_len, s->iova, access) :
+			 ibv_reg_mr(s->e.pd, s->mem, s->mem_len, access);
 	if (!s->mr)
 		die("reg_mr of %zu bytes", s->mem_len);
 	for (p = s->mem, q = 0; q < nflows; q++) {
 		if (flows[q].from == i) {
 			flows[q].sbuf = p;
+			flows[q].fetched = calloc(o.s.window, sizeof(uint64_t));
 			p += o.s.window * o.slot;
 		} else {
 			flows[q].rbuf = p;
 			p += o.s.depth * o.slot;
+			flows[q].tbuf = p;
+			p += targets * o.slot;
 		}
 	}
+	/* at the end, aligned where the device sees them: slots are multiples of 64 */
+	p += -(s->iova + (p - s->mem)) & 7;
+	for (q = 0; q < nflows; q++)
+		if (flows[q].from != i)
+			flows[q].words = (uint64_t *)p + q * WORDS;
 
 	s->qp = calloc(o.s.qps, sizeof(*s->qp));
 	s->peer = calloc(o.s.qps, sizeof(*s->peer));
@@ -701,10 +998,10 @@ static void side_up(unsigned int i)
 				.max_send_wr = o.s.window,
 				.max_recv_wr = o.s.depth,
 				.max_send_sge = sge,
-				.max_recv_sge = sge,
+				.max_recv_sge = sge + (o.type == IBV_QPT_UD),
 				.max_inline_data = o.inl ? 64 : 0,
 			},
-			.qp_type = IBV_QPT_RC,
+			.qp_type = o.type,
 			.sq_sig_all = o.sig_all,
 		};
 		s->qp[q] = ibv_create_qp(s->e.pd, &ia);
@@ -718,6 +1015,36 @@ static void side_up(unsigned int i)
 	}
 }
 
+/* Datagrams need no connection, but the other side's address. */
+static void datagrams_up(struct side *s, const struct side *t)
+{
+	struct ibv_qp_attr a = { .port_num = 1, .qkey = QKEY };
+	struct ibv_ah_attr ah = {
+		.is_global = 1,
+		.port_num = 1,
+		.grh = { .dgid = t->peer[0].gid, .sgid_index = s->e.gid_index, .hop_limit = 64 },
+	};
+	unsigned int q;
+
+	s->ah = ibv_create_ah(s->e.pd, &ah);
+	if (!s->ah)
+		die("create_ah");
+	for (q = 0; q < o.s.qps; q++) {
+		a.qp_state = IBV_QPS_INIT;
+		errno = ibv_modify_qp(s->qp[q], &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+						    IBV_QP_QKEY);
+		a.qp_state = IBV_QPS_RTR;
+		if (!errno)
+			errno = ibv_modify_qp(s->qp[q], &a, IBV_QP_STATE);
+		a.qp_state = IBV_QPS_RTS;
+		a.sq_psn = s->peer[q].psn;
+		if (!errno)
+			errno = ibv_modify_qp(s->qp[q], &a, IBV_QP_STATE | IBV_QP_SQ_PSN);
+		if (errno)
+			die("modify_qp");
+	}
+}
+
 static void connect_all(unsigned int i)
 {
 	struct side *s = &sides[i], *t = &sides[!i];
@@ -725,6 +1052,12 @@ static void connect_all(unsigned int i)
 	unsigned int q;
 
 	c.mtu = min(s->peer[0].mtu, t->peer[0].mtu);
+	if (o.s.ops & OPS_ATOMIC)
+		c.access |= IBV_ACCESS_REMOTE_ATOMIC;
+	if (o.type == IBV_QPT_UD) {
+		datagrams_up(s, t);
+		return;
+	}
 	for (q = 0; q < o.s.qps; q++)
 		qp_connect(s->qp[q], &s->e, s->peer[q].psn, &t->peer[q], &c);
 }
@@ -737,6 +1070,8 @@ static void side_down(unsigned int i)
 	for (q = 0; q < o.s.qps; q++)
 		if (ibv_destroy_qp(s->qp[q]))
 			die("destroy_qp");
+	if (s->ah && ibv_destroy_ah(s->ah))
+		die("destroy_ah");
 	if (ibv_destroy_cq(s->s.cq) || ibv_destroy_cq(s->r.cq))
 		die("destroy_cq");
 	if (ibv_dereg_mr(s->mr))
@@ -837,7 +1172,9 @@ static const char usage_text[] =
 "  -l / -c HOST    listen for / connect to the other process, -p PORT\n"
 "  -n COUNT        messages a flow; 0: until SIGINT (default 100)\n"
 "  -s SIZES        e.g. 0,1,4K-64K: in turn, ranges at random (default 0-64K)\n"
-"  -o OPS          of send, send_imm (default: all, at random)\n"
+"  -o OPS          of send, send_imm, write, write_imm, read, fetch_add, cmp_swp, at\n"
+"                  random (default: the first two; others within one program only)\n"
+"  -t TYPE         of the queue pairs: rc, uc, ud (default rc)\n"
 "  -w N            sends outstanding (default 16)\n"
 "  -r N            receives posted (default: as -w)\n"
 "  -q N            queue pairs (default 1)\n"
@@ -853,6 +1190,9 @@ static const char usage_text[] =
 "  --signal N      ask for a completion of every Nth send only\n"
 "  --sig-all       create the queue pairs with sq_sig_all\n"
 "  --batch N       work requests a post (default 16)\n"
+"  --posts N       posts between two looks for completions (default 1)\n"
+"  --time S        so long, instead of COUNT messages; within one program only\n"
+"  --rd-atomic N   READs and ATOMICs outstanding (default 1)\n"
 "  --pause MS      between messages\n"
 "  --iova          memory registered at another address\n"
 "  --huge          memory of huge pages\n"
@@ -925,6 +1265,27 @@ static void parse_ops(char *s)
 	}
 }
 
+static void parse_type(const char *s)
+{
+	o.type = !strcmp(s, "rc") ? IBV_QPT_RC : !strcmp(s, "uc") ? IBV_QPT_UC : IBV_QPT_UD;
+	if (o.type == IBV_QPT_UD && strcmp(s, "ud")) {
+		errno = 0;
+		die("no type %s", s);
+	}
+}
+
+/* What does not go together, or with two processes */
+static bool options_fit(void)
+{
+	const uint32_t can = o.type == IBV_QPT_UD ? OPS_SEND : o.type == IBV_QPT_UC ? OPS_UC : ~0U;
+	const bool two = o.listen || o.host;
+
+	if (o.s.ops & ~can || (two && (o.s.ops & ~OPS_SEND || o.type != IBV_QPT_RC || o.time)))
+		return false;
+	/* one that tells has to be among those that fit */
+	return o.type != IBV_QPT_UC || o.s.window >= TELL;
+}
+
 static void randomize(void)
 {
 	struct rng r = { o.s.seed };
@@ -946,7 +1307,7 @@ static void randomize(void)
 }
 
 enum { O_SIGNAL = 256, O_SIG_ALL, O_BATCH, O_PAUSE, O_IOVA, O_HUGE, O_TIMEOUT, O_RETRY, O_RNR,
-	O_MIN_RNR, O_PATIENCE, O_SEED, O_RANDOM, O_SHOW };
+	O_MIN_RNR, O_PATIENCE, O_SEED, O_RANDOM, O_SHOW, O_POSTS, O_TIME, O_RD_ATOMIC };
 
 static void options(int argc, char **argv)
 {
@@ -954,6 +1315,9 @@ static void options(int argc, char **argv)
 		{ "signal", 1, NULL, O_SIGNAL },
 		{ "sig-all", 0, NULL, O_SIG_ALL },
 		{ "batch", 1, NULL, O_BATCH },
+		{ "posts", 1, NULL, O_POSTS },
+		{ "time", 1, NULL, O_TIME },
+		{ "rd-atomic", 1, NULL, O_RD_ATOMIC },
 		{ "pause", 1, NULL, O_PAUSE },
 		{ "iova", 0, NULL, O_IOVA },
 		{ "huge", 0, NULL, O_HUGE },
@@ -976,7 +1340,7 @@ static void options(int argc, char **argv)
 	o.conn = conn_default;
 	o.s.seed = (uint64_t)(now() * 1e6) % 1000000007;
 	parse_sizes("0-64K");
-	while ((c = getopt_long(argc, argv, "d:D:g:G:lc:p:n:s:o:w:r:q:bm:eS:k:iuvh", longs, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "d:D:g:G:lc:p:n:s:o:t:w:r:q:bm:eS:k:iuvh", longs, NULL)) != -1) {
 		switch (c) {
 		case 'd': o.dev[0] = optarg; break;
 		case 'D': o.dev[1] = optarg; break;
@@ -988,6 +1352,7 @@ static void options(int argc, char **argv)
 		case 'n': o.s.count = number(optarg, &end); break;
 		case 's': parse_sizes(optarg); break;
 		case 'o': parse_ops(optarg); break;
+		case 't': parse_type(optarg); break;
 		case 'w': o.s.window = atoi(optarg); break;
 		case 'r': o.s.depth = atoi(optarg); break;
 		case 'q': o.s.qps = atoi(optarg); break;
@@ -1002,6 +1367,9 @@ static void options(int argc, char **argv)
 		case O_SIGNAL: o.signal = atoi(optarg); break;
 		case O_SIG_ALL: o.sig_all = true; break;
 		case O_BATCH: o.batch = atoi(optarg); break;
+		case O_POSTS: o.posts = atoi(optarg); break;
+		case O_TIME: o.time = atof(optarg); break;
+		case O_RD_ATOMIC: o.conn.rd_atomic = atoi(optarg); break;
 		case O_PAUSE: o.pause = atoi(optarg); break;
 		case O_IOVA: o.iova = true; break;
 		case O_HUGE: o.huge = true; break;
@@ -1025,7 +1393,8 @@ static void options(int argc, char **argv)
 	if (!o.s.depth)
 		o.s.depth = o.s.window;
 	if (!o.dev[0] || argc != optind || !o.s.window || !o.s.qps || !o.s.sge || !o.signal ||
-	    o.signal > o.s.window || o.s.solicited > o.s.depth || !o.batch || o.batch > BATCH) {
+	    o.signal > o.s.window || o.s.solicited > o.s.depth || !o.batch || o.batch > BATCH ||
+	    !o.posts || !options_fit()) {
 		fputs(usage_text, stderr);
 		exit(2);
 	}
@@ -1035,6 +1404,39 @@ static void options(int argc, char **argv)
 		o.max_len = max(o.max_len, o.s.sizes[i].hi);
 	cmd_argc = argc;
 	cmd_argv = argv;
+}
+
+/* System calls that write, of which a doorbell is one; -1 if the kernel does not count them. */
+static long long writes(void)
+{
+	long long n = -1;
+	char line[80];
+	FILE *f = fopen("/proc/self/io", "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "syscw: %lld", &n);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static long long switches(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return u.ru_nvcsw;
+}
+
+/* All that was done to the words is in them, and no more. */
+static void words_check(const struct flow *f)
+{
+	unsigned int i;
+
+	for (i = 0; i < WORDS && sides[!f->from].local && o.s.ops & OPS_ATOMIC; i++)
+		if (f->words[i] != f->shadow[i])
+			fail("word %u of flow %td is 0x%" PRIx64 ", not 0x%" PRIx64, i, f - flows,
+			     f->words[i], f->shadow[i]);
 }
 
 static void on_signal(int sig)
@@ -1047,6 +1449,7 @@ int main(int argc, char **argv)
 {
 	bool two;
 	unsigned int i, q, pass;
+	long long calls, waits;
 	uint64_t want;
 	int fd = -1;
 	char byte = 0;
@@ -1069,7 +1472,11 @@ int main(int argc, char **argv)
 	/* of two processes, the one that connects sends */
 	for (pass = 0; pass <= o.s.both; pass++)
 		for (q = 0; q < o.s.qps; q++)
-			flows[nflows++] = (struct flow) { .qp = q, .from = two ? !pass : pass };
+			flows[nflows++] = (struct flow) {
+				.qp = q,
+				.from = two ? !pass : pass,
+				.end = o.s.count && !o.time ? o.s.count : UINT64_MAX,
+			};
 
 	if (two) {
 		fd = two_processes();
@@ -1089,9 +1496,13 @@ int main(int argc, char **argv)
 	if (fd >= 0)
 		tcp_swap(fd, &byte, &byte, 1);
 
+	calls = writes();
+	waits = switches();
 	t = now();
 	traffic();
 	t = now() - t;
+	calls = calls < 0 ? calls : writes() - calls;
+	waits = switches() - waits;
 
 	/* the other one may still be waiting for an acknowledgement */
 	if (fd >= 0)
@@ -1114,12 +1525,16 @@ int main(int argc, char **argv)
 		async_check(s);
 	}
 	for (want = 0, i = 0; i < nflows; i++)
-		want += sides[!flows[i].from].local ? o.s.count : 0;
+		want += sides[!flows[i].from].local ? flows[i].end : 0;
+	for (i = 0; i < nflows && !stop; i++)
+		words_check(&flows[i]);
 	if (!stop && total_msgs != want)
 		fail("%" PRIu64 " messages of %" PRIu64, total_msgs, want);
 	for (i = 0; i < 2; i++)
 		if (sides[i].local)
 			side_down(i);
+	if (o.verbose)
+		printf("xfer: %lld writes to the kernel, %lld waits\n", calls, waits);
 	printf("xfer: %" PRIu64 " messages, %" PRIu64 " bytes verified, %.3f s, %.1f MB/s, seed %" PRIu64 "\n",
 	       total_msgs, total_bytes, t, total_bytes / t / 1e6, o.s.seed);
 	return 0;
