@@ -306,15 +306,16 @@ void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num)
 	skb->destructor = tx_free;
 }
 
-static void put_checksum(struct sk_buff *skb, const struct sroce_path *path, bool burst)
+/*
+ * Zero is allowed over IPv4 (RFC 768), but a receiver's GRO does not look at such a packet, and lets it
+ * overtake those before it that it holds back to be joined.
+ */
+static void put_checksum(struct sk_buff *skb, const struct sroce_path *path)
 {
 	struct udphdr *udp = udp_hdr(skb);
 	u32 len = skb->len - skb_transport_offset(skb);
 
 	udp->len = htons(len);
-	/* zero is for IPv4 alone (RFC 768, RFC 8200), and not for segmentation */
-	if (!burst && !path->ipv6)
-		return;
 	if (path->ipv6)
 		udp->check = ~udp_v6_check(len, &path->saddr.in6, &path->daddr.in6, 0);
 	else
@@ -344,7 +345,7 @@ void sroce_burst_seal(struct sroce_burst *b)
 	}
 
 	if (!b->self)
-		put_checksum(skb, b->path, b->num_pkts > 1);
+		put_checksum(skb, b->path);
 	if (b->num_pkts > 1) {
 		skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
 		skb_shinfo(skb)->gso_size = b->seg_len;
