@@ -13,7 +13,7 @@ need_bin xfer
 load_module
 probe sch_netem
 
-each=${EACH:-$([ -n "$LONG" ] && echo 60 || echo 2)}
+each=${EACH:-$([ -n "$LONG" ] && echo 60 || echo 1)}
 
 # Of either side's counters
 hw() { # LINK COUNTER
@@ -26,10 +26,10 @@ sum() { # COUNTER
 	echo $(($(hw roce0 "$1") + $(hw roce1 "$1")))
 }
 
-# Lengths of no, one and several packets, and about as many as make one or two skbs (of 61440
-# bytes at most, headers included: 59 packets), to the byte. Two queue pairs, each with requests
+# Lengths of no, one and several packets, and about as many as make one or two skbs (of what IP
+# can say, headers included: 62 packets), to the byte. Two queue pairs, each with requests
 # of odd pieces at odd addresses; several of them a post, and one in four completes.
-lengths=0-64,1023-1025,0-4096,2047-2049,8191-8193,57343-59393,60415-61441,65535-65537,0-131072
+lengths=0-64,1023-1025,0-4096,2047-2049,8191-8193,61439-63489,64511-65537,0-131072
 deep="-q 2 -w 64 -r 64 -u -k 3 --posts 4 --signal 4 --rd-atomic 16 --patience 120"
 
 pinned=

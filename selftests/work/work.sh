@@ -94,15 +94,15 @@ bulk() {
 	whole "$name"
 }
 
-# An skb takes 61440 bytes and ends with the first packet that is shorter than those before. A WRITE's
-# first packet is 16 bytes longer than the second, with which its skb ends: 2 packets, then 59 of
-# 1040 bytes, then 3. An acknowledgement is asked for at the message's end: one a message.
-bulk "64 MiB of WRITEs" write 64 3 1 1
-# A SEND's packets are of one length: 59 and 5.
+# An skb takes what IP can say, and ends with the first packet that is shorter than those before. A
+# WRITE's first packet is 16 bytes longer than the second, with which its skb ends: 2 packets, then 62 of
+# 1040 bytes. An acknowledgement is asked for at the message's end: one a message.
+bulk "64 MiB of WRITEs" write 64 2 1 1
+# A SEND's packets are of one length: 62 and 2.
 bulk "64 MiB of SENDs" send 64 2 1 1
-# Of a READ's response the first and last packets are 4 bytes longer than the others: 2, 59, 2, and 1
+# Of a READ's response the first and last packets are 4 bytes longer than the others: 2, 61, and 1
 # that can't join shorter ones. A response is its own acknowledgement.
-bulk "64 MiB of READs" read 65 1 4 0
+bulk "64 MiB of READs" read 65 1 3 0
 
 for d in "a v0" "b v1"; do
 	# shellcheck disable=SC2086 # two words
