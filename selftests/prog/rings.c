@@ -285,6 +285,7 @@ static void many(void)
 	unsigned int r, i, wrong = 0;
 	struct pair p[MANY];
 	struct ibv_wc wc;
+	double posting = 0;
 	long long rung;
 
 	for (i = 0; i < MANY; i++)
@@ -296,9 +297,11 @@ static void many(void)
 			if (pair_recv(&p[i], 1, r, 0, 1000))
 				die("post_recv");
 		}
+		posting -= now();
 		for (i = 0; i < MANY; i++)
 			if (pair_send(&p[i], 0, r, 0, 1000, SIG))
 				die("post_send");
+		posting += now();
 		for (i = 0; i < MANY; i++) {
 			if (!cq_wait(cq, &wc, PATIENCE) || wc.status || wc.wr_id != r ||
 			    !cq_wait(p[i].rcq[1], &wc, PATIENCE) || wc.status || wc.wr_id != r)
@@ -308,8 +311,14 @@ static void many(void)
 	}
 	rung = hw_counter(&ea, "doorbells") - rung;
 	is(wrong, 0, "what came is what was sent");
-	/* measured: 0.2 to 0.4 of them; the first four are, and all where polls find nothing */
-	ok(rung < ROUNDS * MANY * 3 / 4, "%u requests share %lld doorbells", ROUNDS * MANY, rung);
+	posting /= ROUNDS * MANY;
+	/* the first four ring, and all where a hundred microseconds pass in between */
+	if (posting < 5e-5)
+		ok(rung < ROUNDS * MANY * 3 / 4, "%u requests share %lld doorbells", ROUNDS * MANY,
+		   rung);
+	else
+		skip("too slow a machine", "requests share doorbells: %.0f us to post one",
+		     posting * 1e6);
 	for (i = 0; i < MANY; i++)
 		pair_destroy(&p[i]);
 	ibv_destroy_cq(cq);

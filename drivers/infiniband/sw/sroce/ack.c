@@ -260,6 +260,14 @@ static enum scatter_result scatter(struct sroce_qp *qp, struct sroce_rx_pos *pos
 	return SCATTERED;
 }
 
+/* Placed in part, packet @psn will be asked for again as a whole. */
+static void not_scattered(struct sroce_qp *qp, u32 psn, enum scatter_result res)
+{
+	qp->sq.rsp_psn = wire_psn_add(psn, -1);
+	if (res == SCATTER_WRONG)
+		sroce_send_fail(qp, IB_WC_LOC_PROT_ERR, 0);
+}
+
 /* What the oldest request gets with packet @k of @num; false for not this. */
 static bool fits_request(const struct sroce_qp *qp, const struct sroce_rx *rx, u32 k, u32 *len)
 {
@@ -303,10 +311,7 @@ static void take_response(struct sroce_qp *qp, struct sroce_rx *rx)
 		scatter_seek(sq, k * qp->mtu);
 	res = scatter(qp, atomic ? NULL : &rx->payload, (u8 *)&rx->pkt.orig, len);
 	if (res != SCATTERED) {
-		/* placed in part, it will be asked for again as a whole */
-		sq->rsp_psn = wire_psn_add(rx->pkt.psn, -1);
-		if (res == SCATTER_WRONG)
-			sroce_send_fail(qp, IB_WC_LOC_PROT_ERR, 0);
+		not_scattered(qp, rx->pkt.psn, res);
 		return;
 	}
 
@@ -332,6 +337,74 @@ static void ack_response(struct sroce_qp *qp, struct sroce_rx *rx)
 		take_response(qp, rx);
 	else
 		sroce_qp_count(qp, STALE_ACK);
+}
+
+/**
+ * sroce_ack_expects - the opcode of a packet that would go on with a READ's response
+ * @qp: queue pair; the caller owns its send side
+ *
+ * Return: that of its middle, for sroce_ack_middle(), with the PSN in
+ * @qp->sq.rsp_psn; 0 if none would.
+ */
+u8 sroce_ack_expects(const struct sroce_qp *qp)
+{
+	const enum ib_qp_state state = READ_ONCE(qp->state);
+	const struct sroce_sq *sq = &qp->sq;
+	const struct sroce_swqe *swqe;
+	u32 k;
+
+	if ((state != IB_QPS_RTS && state != IB_QPS_SQD) || sq->fault.active ||
+	    sq->una == sq->fetched || sq->psn_una != sq->rsp_psn)
+		return 0;
+	swqe = sq_wqe(sq, sq->una);
+	k = wire_psn_diff(sq->rsp_psn, swqe->first_psn);
+	if (!swqe->sent || sq_copy(sq, sq->una)->opcode != IB_UVERBS_WR_RDMA_READ ||
+	    !k || k + 1 >= swqe->num_pkts)
+		return 0;
+	return qp->transport | WIRE_READ_RESPONSE_MIDDLE;
+}
+
+/**
+ * sroce_ack_middle - take a packet that goes on with a READ's response
+ * @qp: queue pair; the caller owns its send side, and sroce_ack_middles() is due
+ * @payload: a path MTU of bytes
+ *
+ * Softirq. For a run of packets with the opcode of sroce_ack_expects(), each of
+ * the PSN that is expected.
+ *
+ * Return: false if it could not be placed, or is not of the middle any more.
+ */
+bool sroce_ack_middle(struct sroce_qp *qp, const u8 *payload)
+{
+	struct sroce_sq *sq = &qp->sq;
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
+	const u32 psn = sq->rsp_psn;
+	enum scatter_result res;
+
+	if (wire_psn_diff(psn, swqe->first_psn) + 1 >= (s32)swqe->num_pkts)
+		return false;
+	res = scatter(qp, NULL, payload, qp->mtu);
+	if (res != SCATTERED) {
+		sroce_ack_advance(qp, psn);
+		not_scattered(qp, psn, res);
+		return false;
+	}
+	sq->rsp_psn = wire_psn_add(psn, 1);
+	return true;
+}
+
+/**
+ * sroce_ack_middles - a run of such packets is over
+ * @qp: queue pair; the caller owns its send side
+ * @num: packets that were taken
+ */
+void sroce_ack_middles(struct sroce_qp *qp, u32 num)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	sroce_qp_count_add(qp, RCVD_RESPONSE, num);
+	if (wire_psn_diff(sq->rsp_psn, sq->psn_una) > 0)
+		sroce_ack_advance(qp, sq->rsp_psn);
 }
 
 /**

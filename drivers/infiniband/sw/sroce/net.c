@@ -648,6 +648,29 @@ static bool rx_is_middle(const struct rx_burst *rx, const u8 *bth, u8 opcode)
 	       wire_get24(bth + WIRE_BTH_DQPN) == rx->qpn;
 }
 
+/* Is there a message that the run's side is in the middle of? Its next opcode. */
+static u8 rx_expects(const struct rx_burst *rx, const u32 **psn)
+{
+	switch (rx->side) {
+	case RX_REQUESTS:
+		*psn = &rx->qp->rq.epsn;
+		return sroce_recv_expects(rx->qp);
+	case RX_RESPONSES:
+		*psn = &rx->qp->sq.rsp_psn;
+		return sroce_ack_expects(rx->qp);
+	case RX_NEITHER:
+		break;
+	}
+	return 0;
+}
+
+static bool rx_middle(struct rx_burst *rx, const u8 *bth)
+{
+	if (rx->side == RX_RESPONSES)
+		return sroce_ack_middle(rx->qp, bth + WIRE_BTH_LEN);
+	return sroce_recv_middle(rx->qp, bth + WIRE_BTH_LEN, bth[WIRE_BTH_ACKREQ]);
+}
+
 /*
  * The middle of a message, as far as it goes on in this piece of the skb:
  * packets of @seg bytes that differ in their payload and PSN alone. What is
@@ -659,12 +682,12 @@ static u32 rx_middles(struct rx_burst *rx, u32 left, u32 seg)
 	const u32 covered = seg - WIRE_BTH_LEN - WIRE_ICRC_LEN;
 	const u32 room = min(left, rx->pos.left);
 	const u8 *bth = rx->pos.data, *first = bth;
-	struct sroce_qp *qp = rx->qp;
 	u8 head[WIRE_ICRC_HEAD_MAX];
 	u32 head_len, taken;
+	const u32 *psn;
 
-	if (rx->side != RX_REQUESTS || !rx->admits || covered != qp->mtu || room < seg ||
-	    !rx_is_middle(rx, bth, sroce_recv_expects(qp)))
+	if (rx->side == RX_NEITHER || !rx->admits || covered != rx->qp->mtu || room < seg ||
+	    !rx_is_middle(rx, bth, rx_expects(rx, &psn)))
 		return 0;
 	head_len = icrc_head(rx, head, bth, seg, rx->id_step);
 	for (taken = 0; taken + seg <= room; taken += seg, bth += seg) {
@@ -673,7 +696,7 @@ static u32 rx_middles(struct rx_burst *rx, u32 left, u32 seg)
 
 		if (memcmp(bth, first, WIRE_BTH_ACKREQ) ||
 		    bth[WIRE_BTH_ACKREQ] & (u8)~WIRE_BTH_A ||
-		    wire_get24(bth + WIRE_BTH_PSN) != qp->rq.epsn)
+		    wire_get24(bth + WIRE_BTH_PSN) != *psn)
 			break;
 		if (!rx->self) {
 			wire_icrc_head_next(head, head_len, wire_get16(rx->ip + 4) +
@@ -682,7 +705,7 @@ static u32 rx_middles(struct rx_burst *rx, u32 left, u32 seg)
 			if (!wire_icrc_match(data + covered, sroce_crc32(crc, data, covered)))
 				break;
 		}
-		if (!sroce_recv_middle(qp, data, bth[WIRE_BTH_ACKREQ]))
+		if (!rx_middle(rx, bth))
 			break;
 		rx->num++;
 	}
@@ -690,6 +713,8 @@ static u32 rx_middles(struct rx_burst *rx, u32 left, u32 seg)
 	rx->pos.left -= taken;
 	rx->pkts += taken / seg;
 	rx->bytes += taken / seg * covered;
+	if (rx->side == RX_RESPONSES)
+		sroce_ack_middles(rx->qp, taken / seg);
 	return taken;
 }
 

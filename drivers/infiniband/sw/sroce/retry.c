@@ -182,6 +182,7 @@ void sroce_retry_progress(struct sroce_qp *qp)
 	sq->retry_left = qp->attr.retry_cnt;
 	sq->rnr_left = qp->attr.rnr_retry;
 	sq->rnr_wait = false;
+	sq->rnr_probe = false;
 	sq->deadline = KTIME_MAX;
 }
 
@@ -189,11 +190,19 @@ void sroce_retry_progress(struct sroce_qp *qp)
  * sroce_retry_rnr - wait as long as the peer says
  * @qp: queue pair; the caller owns its send side
  * @code: the RNR NAK's timer field
+ *
+ * And not less than a round trip, then for what comes of one packet: where both
+ * ends share a CPU, a window every 10 us would leave the program none to post
+ * what it is to be ready with.
  */
 void sroce_retry_rnr(struct sroce_qp *qp, u8 code)
 {
-	qp->sq.rnr_wait = true;
-	qp->sq.deadline = ktime_add_us(ktime_get(), rnr_timer[code] * 10ULL);
+	struct sroce_sq *sq = &qp->sq;
+
+	sq->rnr_wait = true;
+	sq->rnr_probe = true;
+	sq->deadline = ktime_add_ns(ktime_get(),
+				    max(rnr_timer[code] * 10ULL * NSEC_PER_USEC, sq->srtt));
 }
 
 /**

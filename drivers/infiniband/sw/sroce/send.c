@@ -433,13 +433,17 @@ static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, b
 /* May one more packet be under way? */
 static bool flight_open(const struct sroce_qp *qp)
 {
-	return !qp_reliable(qp) || qp->sq.flight * qp->mtu < SROCE_SEND_WINDOW;
+	if (!qp_reliable(qp))
+		return true;
+	if (qp->sq.rnr_probe)
+		return !qp->sq.flight;
+	return qp->sq.flight * qp->mtu < SROCE_SEND_WINDOW;
 }
 
 /* An acknowledgement is asked for several times a window. */
 static bool ask_now(const struct sroce_qp *qp)
 {
-	return qp->sq.unasked * qp->mtu >= SROCE_SEND_WINDOW / ASK_FRACTION;
+	return qp->sq.rnr_probe || qp->sq.unasked * qp->mtu >= SROCE_SEND_WINDOW / ASK_FRACTION;
 }
 
 /*

@@ -656,6 +656,7 @@ enum sroce_sq_flag {
  * @retry_left: until IB_WC_RETRY_EXC_ERR
  * @rnr_left: until IB_WC_RNR_RETRY_EXC_ERR
  * @rnr_wait: the peer was not ready: nothing is sent before @deadline
+ * @rnr_probe: one packet is sent, until it is acknowledged
  * @no_route: what is to be sent waits for one
  * @broken: the ring's indices made no sense: it is not looked at again
  * @drained: the event for this stay in SQD has been raised
@@ -712,6 +713,7 @@ struct sroce_sq {
 	u8 retry_left;
 	u8 rnr_left;
 	bool rnr_wait;
+	bool rnr_probe;
 	bool no_route;
 	bool broken;
 	bool drained;
@@ -1525,6 +1527,9 @@ void sroce_resp_task(struct tasklet_struct *task);
 void sroce_resp_fault_done(struct sroce_qp *qp, int err);
 
 /* ack.c */
+u8 sroce_ack_expects(const struct sroce_qp *qp);
+bool sroce_ack_middle(struct sroce_qp *qp, const u8 *payload);
+void sroce_ack_middles(struct sroce_qp *qp, u32 num);
 void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx);
 void sroce_ack_later(struct sroce_qp *qp, struct sroce_rx *rx);
 void sroce_ack_advance(struct sroce_qp *qp, u32 psn);
