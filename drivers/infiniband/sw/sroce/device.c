@@ -204,7 +204,7 @@ static int sroce_del_gid(const struct ib_gid_attr *attr, void **context)
 
 static void sroce_get_dev_fw_str(struct ib_device *ibdev, char *str)
 {
-	snprintf(str, IB_FW_VERSION_NAME_MAX, "%s", init_utsname()->release);
+	strscpy(str, init_utsname()->release, IB_FW_VERSION_NAME_MAX);
 }
 
 static int sroce_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
