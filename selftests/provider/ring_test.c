@@ -71,6 +71,7 @@ static struct sroce_create_cq cq_asked;	/* by the latest create_cq */
 
 int ibv_cmd_create_cq_ex(struct ibv_context *context,
 			 const struct ibv_cq_init_attr_ex *attr,
+			 struct verbs_create_cq_prov_attr *mem,
 			 struct verbs_cq *vcq, struct ibv_create_cq_ex *cmd,
 			 size_t cmd_size,
 			 struct ib_uverbs_ex_create_cq_resp *resp,
@@ -144,7 +145,7 @@ int ibv_cmd_create_qp_ex2(struct ibv_context *context, struct verbs_qp *vqp,
 			  struct ibv_qp_init_attr_ex *attr,
 			  struct ibv_create_qp_ex *cmd, size_t cmd_size,
 			  struct ib_uverbs_ex_create_qp_resp *resp,
-			  size_t resp_size)
+			  size_t resp_size, struct ibv_command_buffer *attrs)
 {
 	struct sroce_create_qp_resp *drv = (void *)(resp + 1);
 

@@ -71,7 +71,7 @@ static int sroce_make_cq(struct ibv_context *ibctx, struct sroce_cq *cq,
 	if (cmd.drv.flags)
 		cmd_size = sizeof(cmd);
 
-	ret = ibv_cmd_create_cq_ex(ibctx, &core, &cq->vcq, &cmd.ibv_cmd,
+	ret = ibv_cmd_create_cq_ex(ibctx, &core, NULL, &cq->vcq, &cmd.ibv_cmd,
 				   cmd_size, &resp.ibv_resp, sizeof(resp), 0);
 	if (ret)
 		return ret;

@@ -167,7 +167,7 @@ static int sroce_make_ex_qp(struct ibv_context *ibctx, struct sroce_qp *qp,
 	}
 
 	ret = ibv_cmd_create_qp_ex2(ibctx, &qp->vqp, attr, &cmd.ibv_cmd,
-				    cmd_size, &resp.ibv_resp, sizeof(resp));
+				    cmd_size, &resp.ibv_resp, sizeof(resp), NULL);
 	*drv = resp.drv;
 	return ret;
 }

@@ -127,8 +127,8 @@ static struct verbs_context *sroce_alloc_context(struct ibv_device *ibdev,
 	if (!ctx)
 		return NULL;
 
-	if (ibv_cmd_get_context(&ctx->vctx, &cmd, sizeof(cmd), &resp.ibv_resp,
-				sizeof(resp)))
+	if (ibv_cmd_get_context(&ctx->vctx, &cmd, sizeof(cmd), NULL,
+				&resp.ibv_resp, sizeof(resp)))
 		goto err_uninit;
 
 	/* Left zero by a kernel that answers less than the ABI asks for. */

@@ -6,6 +6,7 @@
 
 #include <infiniband/driver.h>
 
+#include "compat.h"
 #include "ring.h"
 
 struct sroce_device {
