@@ -16,9 +16,11 @@ release = $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' $(KDIR)/include/generat
 # Where the module is built. Kernels of one name need one each: set it.
 BUILD ?= $(if $(release),build/$(release))
 
-# Which kernel demo and check boot; see tools/lab/kernel -h.
+# Which kernel demo and check boot; see tools/lab/kernel -h. Of another release than
+# this machine's, all is built in that release's root.
 KERNEL ?= bookworm
 lab_kernel = $(shell tools/lab/kernel $(KERNEL))
+in_root = $(if $(filter-out bookworm,$(KERNEL)),tools/lab/root $(KERNEL))
 
 moddir ?= /lib/modules
 sysconfdir ?= /etc
@@ -34,7 +36,7 @@ help:
 	@echo '  KDIR=$(KDIR)'
 	@echo '  BUILD=$(BUILD)   (built sroce.ko)'
 	@echo '  DESTDIR=, moddir=$(moddir), libdir=$(libdir), sysconfdir=$(sysconfdir)'
-	@echo '  KERNEL=$(KERNEL)   (booted by demo and check)'
+	@echo '  KERNEL=$(KERNEL)   (booted by demo and check; one of $(shell tools/lab/kernel -l))'
 
 #: deps       install what is missing to build and test (apt; asks for root)
 deps:
@@ -98,15 +100,21 @@ uninstall:
 demo: lab
 	@tools/lab/vm -i -k $(lab_kernel) -- tools/lab/demo.sh
 
-#: check      run the tests, in VMs where they need one; T=subject/name for one of them
-check: lab
-	+@$(MAKE) -s -C selftests
-	+@$(MAKE) -s -C tools/bench
-	@selftests/run -k $(lab_kernel) $(T)
+#: check      run the tests, in VMs where they need one; T=subject/name for one; KERNEL=trixie or sid
+check: tests
+	@selftests/run -k $(KERNEL) $(T)
 
 #: check-long as check, at length: more rounds, and limits to the last object
 check-long:
 	+@LONG=1 $(MAKE) check
+
+#: check-all  as check, and on the newer kernels the tests that a kernel matters to
+check-all: on_others := provider verbs states errors xfer/random netem rings doorbell link life cm mr \
+	srq kverbs pingpong perftest/rxe pyverbs
+check-all:
+	+@$(MAKE) check KERNEL=bookworm
+	+@$(MAKE) check KERNEL=trixie T='$(on_others)'
+	+@$(MAKE) check KERNEL=sid T='$(on_others)'
 
 #: bench      measure it beside others, on a native kernel and in VMs: hours; QUICK=1 for minutes
 # BENCH is for more options, see tools/bench/bench -h.
@@ -116,9 +124,15 @@ bench: deps
 # The machine ready, the kernel there, and both halves built for it.
 lab: deps
 	@tools/lab/kernel $(KERNEL) >/dev/null
-	+@$(MAKE) modules KDIR=/usr/src/linux-headers-$(lab_kernel)
-	+@$(MAKE) kverbs ceiling KDIR=/usr/src/linux-headers-$(lab_kernel)
-	+@$(MAKE) provider
+	+@$(in_root) $(MAKE) built KDIR=/usr/src/linux-headers-$(lab_kernel)
+
+built: modules
+	+@$(MAKE) kverbs ceiling provider
+
+# And the programs that test and measure them.
+tests: lab
+	+@$(in_root) $(MAKE) -s -C selftests
+	+@$(in_root) $(MAKE) -s -C tools/bench
 
 #: clean      remove what was built
 clean:
@@ -129,5 +143,5 @@ clean:
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules kverbs ceiling provider install uninstall demo check check-long bench lab clean distclean
+.PHONY: help deps modules kverbs ceiling provider install uninstall demo check check-long check-all bench lab built tests clean distclean
 .DEFAULT_GOAL := help
