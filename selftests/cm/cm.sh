@@ -48,8 +48,36 @@ pair() { # PORT SERVER-COMMAND -- CLIENT-COMMAND
 	return $rc
 }
 
-# The server of this one never ends.
+# cmtime's two ends keep in step by a TCP connection of their own, which none had
+# in rdma-core 44; in 56 it is to the same address, and IPv4 only; in 65 its address
+# has an option.
+case $(cmtime -h 2>&1) in
+*controller*) cmtime=65 ;;
+*baseline*) cmtime=56 ;;
+*) cmtime=44 ;;
+esac
+
 storm() { # ADDRESS
+	case $cmtime in
+	65) storm_in_step "$1" ;;
+	*) storm_by_itself "$1" ;;
+	esac
+}
+
+storm_in_step() { # ADDRESS
+	local at=(-C 192.168.77.2 -p 7471 -c 100)
+
+	timeout -k 5 120 ip netns exec b cmtime -L "${at[@]}" -b "$1" >"$TMP/server" 2>&1 </dev/null &
+	server=$!
+	wait_for 30 server_listens b 7471 $server || { cat "$TMP/server"; return 1; }
+	if ! timeout -k 5 120 ip netns exec a cmtime "${at[@]}" -b "${1%2}1" || ! wait_pid 60 $server; then
+		cat "$TMP/server"
+		return 1
+	fi
+}
+
+# The server of this one never ends.
+storm_by_itself() { # ADDRESS
 	local rc
 
 	serve 7471 cmtime -b "$1" -c 100 || return 1
@@ -98,7 +126,11 @@ for ip in 192.168.77.2 fd77::2; do
 	run "$ip: udaddy" pair 7174 udaddy -b $ip -c 10 -C 20 -S 900 -- \
 		udaddy -s $ip -c 10 -C 20 -S 900
 	run "$ip: rdma_client" pair 7471 rdma_server -s $ip -- rdma_client -s $ip
-	run "$ip: cmtime, 100 connections" storm $ip
+	if [ $cmtime = 56 ] && [ $ip = fd77::2 ]; then
+		skip "$ip: cmtime" "rdma-core 56's connects its ends by IPv4 only"
+	else
+		run "$ip: cmtime, 100 connections" storm $ip
+	fi
 done
 between $(($(counter a v0 tx_packets) - mads)) 1000 1000000 "they crossed the veth"
 
