@@ -11,9 +11,17 @@
 
 static struct workqueue_struct *sroce_fault_wq;
 
-/* It may lie here for long: what it came by must be free to go. */
-static void hold_skb(struct sk_buff *skb)
+/**
+ * sroce_late_hold - keep an skb
+ * @skb: the skb
+ *
+ * It may lie here for long: what it came by must be free to go. A sender of
+ * this link's, which counts what the stack has of its own, is told that it has
+ * arrived.
+ */
+void sroce_late_hold(struct sk_buff *skb)
 {
+	skb_orphan(skb);
 	skb_dst_drop(skb);
 	nf_reset_ct(skb);
 	skb_get(skb);
@@ -38,7 +46,7 @@ bool sroce_late_add(struct list_head *list, u32 *num, struct sroce_rx *rx)
 		return false;
 	late->rx = *rx;
 	if (rx->skb)
-		hold_skb(rx->skb);
+		sroce_late_hold(rx->skb);
 	list_add_tail(&late->entry, list);
 	++*num;
 	return true;

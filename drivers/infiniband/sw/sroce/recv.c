@@ -45,6 +45,7 @@ static void advance(struct sroce_qp *qp, u32 num)
 
 	rq->epsn = wire_psn_add(rq->epsn, num);
 	rq->nak_sent = false;
+	rq->not_ready = false;
 	if (rq->respond && !wire_aeth_is_ack(rq->syndrome))
 		rq->syndrome = WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID;
 }
@@ -301,6 +302,7 @@ void sroce_recv_flush(struct sroce_qp *qp)
 	if (rq->has_wqe)
 		flush_taken(qp);
 	rq->op = SROCE_RECV_IDLE;
+	sroce_kept_purge(qp, &rq->kept);
 	/* a rendezvous still has its tag's buffer: then send_flush_all() says it */
 	if (qp->ibqp.srq && !qp->sq.tagged)
 		sroce_qp_last_wqe(qp);
@@ -329,11 +331,13 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	rq->has_wqe = false;
 	rq->drop = false;
 	rq->nak_sent = false;
+	rq->not_ready = false;
 	rq->respond = false;
 	rq->broken = false;
 	rq->num_res = 0;
 	rq->num_owed = 0;
 	sroce_late_purge(&rq->late, &rq->num_late);
+	sroce_kept_purge(qp, &rq->kept);
 }
 
 /* Errors */
@@ -382,8 +386,10 @@ static void recv_not_ready(struct sroce_qp *qp)
 		rq->drop = true;
 		return;
 	}
-	/* later packets are dropped until this one comes again */
+	/* its requester starts anew there: until it does, all is dropped (9.7.5.2.8) */
 	rq->nak_sent = true;
+	rq->not_ready = true;
+	sroce_kept_purge(qp, &rq->kept);
 	respond(qp, WIRE_AETH_RNR_NAK | qp->attr.min_rnr_timer);
 	sroce_qp_count(qp, SENT_RNR_NAK);
 }
@@ -742,6 +748,7 @@ static void take_resource(struct sroce_qp *qp, const struct wire_pkt *pkt, u32 n
 		.owed = true,
 		.psn = pkt->psn,
 		.num_pkts = num_pkts,
+		.end = num_pkts,
 		.msn = rq->msn,
 		.srqn = pkt->srqn,
 		.rkey = pkt->rkey,
@@ -882,8 +889,33 @@ static void recv_execute(struct sroce_qp *qp, const struct sroce_rx *rx)
 		op->take(qp, rx);
 }
 
+/* A packet is missing: the requester is told once, 9.7.5.1.3. */
+static void recv_gap(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	if (rq->nak_sent)
+		return;
+	rq->nak_sent = true;
+	respond(qp, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
+	sroce_qp_count(qp, SENT_SEQ_NAK);
+}
+
+/* Before its turn: kept until then, as far as there is room. */
+static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	sroce_qp_count(qp, OUT_OF_SEQUENCE);
+	if (rq->not_ready)
+		return;
+	if (sroce_keep(qp, &rq->kept, rx) == SROCE_KEPT_TWICE)
+		sroce_qp_count(qp, DUPLICATE);
+	recv_gap(qp);
+}
+
 /* Reliable: in order, each once; 9.7.4 */
-static void recv_reliable(struct sroce_qp *qp, const struct sroce_rx *rx)
+static void recv_reliable(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	const struct wire_pkt *pkt = &rx->pkt;
 	struct sroce_rq *rq = &qp->rq;
@@ -897,12 +929,7 @@ static void recv_reliable(struct sroce_qp *qp, const struct sroce_rx *rx)
 		else if (!sroce_resp_again(qp, pkt))
 			sroce_qp_count(qp, DUPLICATE_DROPPED);
 	} else if (ahead > 0) {
-		sroce_qp_count(qp, OUT_OF_SEQUENCE);
-		if (!rq->nak_sent) {
-			rq->nak_sent = true;
-			respond(qp, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
-			sroce_qp_count(qp, SENT_SEQ_NAK);
-		}
+		recv_early(qp, rx);
 	} else {
 		recv_execute(qp, rx);
 	}
@@ -1011,7 +1038,7 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 	complete_message(qp, pkt, &cqe);
 }
 
-static void recv_dispatch(struct sroce_qp *qp, const struct sroce_rx *rx)
+static void recv_dispatch(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	switch (qp->transport) {
 	case WIRE_RC:
@@ -1028,7 +1055,7 @@ static void recv_dispatch(struct sroce_qp *qp, const struct sroce_rx *rx)
 }
 
 /* XRC: the shared receive queue that the packet names is part of the request. */
-static void recv_xrc(struct sroce_qp *qp, const struct sroce_rx *rx)
+static void recv_xrc(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	struct sroce_rq *rq = &qp->rq;
 
@@ -1043,7 +1070,7 @@ static void recv_xrc(struct sroce_qp *qp, const struct sroce_rx *rx)
 	xrc_end(qp);
 }
 
-static bool recv_take(struct sroce_qp *qp, const struct sroce_rx *rx)
+static bool recv_take(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	struct sroce_rq *rq = &qp->rq;
 
@@ -1063,6 +1090,40 @@ static bool recv_take(struct sroce_qp *qp, const struct sroce_rx *rx)
 	return !rq->fault.active;
 }
 
+/*
+ * Something is kept: take what is in order by now, as if it came now. The
+ * requester learns at once how far that goes, and what is missing next.
+ */
+static void recv_kept(struct sroce_qp *qp)
+{
+	const u32 ack_psn = qp->rq.ack_psn, from = qp->rq.epsn;
+	struct sroce_rq *rq = &qp->rq;
+	struct sroce_late *late;
+
+	while ((late = sroce_kept_first(&rq->kept)) &&
+	       wire_psn_diff(late->rx.pkt.psn, rq->epsn) <= 0) {
+		sroce_kept_take(qp, &rq->kept, late);
+		if (!recv_take(qp, &late->rx)) {
+			/* it waits for memory, before all that came since */
+			list_add(&late->entry, &rq->late);
+			rq->num_late++;
+			break;
+		}
+		sroce_late_free(late);
+	}
+	if (rq->epsn != from)
+		trace_sroce_filled(qp, from, rq->epsn, rq->kept.num);
+	if (rq->ack_psn != ack_psn)
+		respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
+	/*
+	 * What comes next has not come. If that is behind what had been kept, or
+	 * somebody asks, it is missing; else it may well be on its way, behind
+	 * one that came early.
+	 */
+	if (rq->kept.num && !rq->fault.active && (rq->epsn != from || rq->respond))
+		recv_gap(qp);
+}
+
 /**
  * sroce_recv_packet - take a request packet
  * @qp: queue pair; its receive lock is held, and sroce_recv_end() is due
@@ -1075,8 +1136,11 @@ void sroce_recv_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	struct sroce_rq *rq = &qp->rq;
 
-	if (!rq->fault.active && recv_take(qp, rx))
+	if (!rq->fault.active && recv_take(qp, rx)) {
+		if (unlikely(rq->kept.num))
+			recv_kept(qp);
 		return;
+	}
 	if (!sroce_late_add(&rq->late, &rq->num_late, rx))
 		sroce_qp_count(qp, RX_LATE_DROPPED);
 }
@@ -1112,7 +1176,7 @@ u8 sroce_recv_expects(const struct sroce_qp *qp)
 {
 	const struct sroce_rq *rq = &qp->rq;
 
-	if (qp->state < IB_QPS_RTR || qp->state == IB_QPS_ERR || rq->fault.active ||
+	if (qp->state < IB_QPS_RTR || qp->state == IB_QPS_ERR || rq->fault.active || rq->kept.num ||
 	    qp->transport == WIRE_XRC || (qp->transport == WIRE_UC && rq->drop))
 		return 0;
 	switch (rq->op) {
@@ -1187,11 +1251,14 @@ void sroce_recv_fault_done(struct sroce_qp *qp, int err)
 	rq->fault.err = err;
 	rq->fault.active = false;
 	rcu_read_lock();
-	while ((late = list_first_entry_or_null(&rq->late, struct sroce_late, entry)) &&
+	while (!rq->fault.active &&
+	       (late = list_first_entry_or_null(&rq->late, struct sroce_late, entry)) &&
 	       recv_take(qp, &late->rx)) {
 		list_del(&late->entry);
 		rq->num_late--;
 		sroce_late_free(late);
+		if (rq->kept.num)
+			recv_kept(qp);
 	}
 	rcu_read_unlock();
 	sroce_recv_end(qp);

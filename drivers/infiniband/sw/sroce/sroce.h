@@ -13,6 +13,7 @@
 #include <linux/iosys-map.h>
 #include <linux/mutex.h>
 #include <linux/netfilter.h>
+#include <linux/rbtree.h>
 #include <linux/refcount.h>
 #include <linux/skbuff.h>
 #include <linux/spinlock.h>
@@ -225,6 +226,7 @@ struct sroce_flows {
  * @num_xrcd: XRC domains
  * @num_wq: work queues
  * @num_ind_tbl: indirection tables
+ * @kept_bytes: pinned by what queue pairs keep before its turn
  * @flows: flow steering
  */
 struct sroce_dev {
@@ -261,6 +263,7 @@ struct sroce_dev {
 	atomic_t num_xrcd;
 	atomic_t num_wq;
 	atomic_t num_ind_tbl;
+	atomic_long_t kept_bytes;
 	struct sroce_flows flows;
 };
 
@@ -575,11 +578,31 @@ struct sroce_rx {
 /**
  * struct sroce_late - a packet that has to wait for who may take it
  * @entry: in the list of a queue pair's side
+ * @node: or among what it keeps
+ * @charge: then, what is counted for it and those of the same skb behind it
  * @rx: the packet; its skb is held if there is a payload
  */
 struct sroce_late {
-	struct list_head entry;
+	union {
+		struct list_head entry;
+		struct rb_node node;
+	};
+	u32 charge;
 	struct sroce_rx rx;
+};
+
+/**
+ * struct sroce_kept - packets that came before their turn
+ * @tree: struct sroce_late by PSN
+ * @last: the last of them
+ * @num: packets
+ * @bytes: that they pin
+ */
+struct sroce_kept {
+	struct rb_root tree;
+	struct sroce_late *last;
+	u32 num;
+	u32 bytes;
 };
 
 /* Packets that may wait; one more is lost, and recovered as such. */
@@ -618,6 +641,51 @@ struct sroce_fault {
  * enough that a receiver on the same CPU finds them in its cache.
  */
 #define SROCE_SEND_WINDOW	(256U << 10)
+
+/* What a requester has seen of its peer's way with packets before their turn. */
+enum sroce_peer {
+	SROCE_PEER_UNKNOWN,
+	SROCE_PEER_KEEPS,	/* acknowledges them when the gap is filled */
+	SROCE_PEER_DROPS,	/* has to get them again */
+};
+
+/**
+ * struct sroce_repair - a packet that is missing, and is sent again alone
+ * @due: the next turn begins with that
+ * @out: it has been sent, and nothing beyond @end was acknowledged since
+ * @told: a NAK has asked for it; else it is a guess
+ * @once: it was answered before it had to be sent once more
+ * @hold: nothing else is sent until there is an answer
+ * @peer: enum sroce_peer
+ * @vain: with SROCE_PEER_DROPS: times until that is looked at again
+ * @probes: in a row
+ * @num: packets, of requests that are made of packets
+ * @psn: the packet; with @due, only as long as it is psn_una
+ * @end: the first behind what was sent, or, of a READ, asked for
+ * @sent: when it was
+ * @took: how long an answer took, in nanoseconds, smoothed; 0 before the first
+ * @took_var: how far that is off, on the average
+ * @probe_due: nothing was heard for so long that we ask; KTIME_MAX for never
+ * @rest_due: the rest is sent if nothing more was heard; KTIME_MAX for never
+ */
+struct sroce_repair {
+	bool due;
+	bool out;
+	bool told;
+	bool once;
+	bool hold;
+	u8 peer;
+	u8 vain;
+	u8 probes;
+	u8 num;
+	u32 psn;
+	u32 end;
+	ktime_t sent;
+	u64 took;
+	u64 took_var;
+	ktime_t probe_due;
+	ktime_t rest_due;
+};
 
 /* What others ask of the owner of a send side: bits of sroce_sq.flags */
 enum sroce_sq_flag {
@@ -663,10 +731,12 @@ enum sroce_sq_flag {
  * @deadline: of the retransmission or RNR timer; KTIME_MAX for none
  * @backoff: the device was full: try again at this time; KTIME_MAX for never
  * @srtt: smoothed round trip, in nanoseconds; 0 before the first
+ * @rttvar: how far it is off, on the average (RFC 6298)
  * @rtt_psn: packet that is being timed
  * @rtt_start: when it left; 0 while none is timed
  * @went_back: when packets were last sent again
  * @nak_due: go back to @psn_una then, if it is still missing; KTIME_MAX for no
+ * @repair: what is done before that
  * @linger: timer that has the ring looked at, doorbell or not
  * @lingers: the program was told so
  * @rung: when the program's last doorbell was done with
@@ -684,6 +754,7 @@ enum sroce_sq_flag {
  * @mr: the last region used in this turn, held
  * @fault: of memory to be sent from or read into
  * @missed: responses were dropped for @fault: they have to be asked for again
+ * @kept: responses to requests behind one whose response is missing
  * @path: to the peer
  * @post_lock: kernel consumers: one producer at a time; any context
  * @late_lock: guards what is late
@@ -720,10 +791,12 @@ struct sroce_sq {
 	ktime_t deadline;
 	ktime_t backoff;
 	u64 srtt;
+	u64 rttvar;
 	u32 rtt_psn;
 	ktime_t rtt_start;
 	ktime_t went_back;
 	ktime_t nak_due;
+	struct sroce_repair repair;
 	struct hrtimer linger;
 	bool lingers;
 	ktime_t rung;
@@ -741,6 +814,7 @@ struct sroce_sq {
 	struct sroce_mr *mr;
 	struct sroce_fault fault;
 	bool missed;
+	struct sroce_kept kept;
 	struct sroce_path path;
 
 	spinlock_t post_lock;
@@ -787,6 +861,9 @@ struct sroce_tm_msg {
  * @num_pkts: of the whole response
  * @start: packet that this giving of it started with
  * @next: packet to be sent next
+ * @end: packet to end before
+ * @resume: packet to go on with then, having ended for what was asked for in
+ *	between; 0 for none
  * @msn: as its AETHs report it
  * @srqn: XRC: whose protection domain @rkey is of
  * @rkey: READ
@@ -802,6 +879,8 @@ struct sroce_res {
 	u32 num_pkts;
 	u32 start;
 	u32 next;
+	u32 end;
+	u32 resume;
 	u32 msn;
 	u32 srqn;
 	u32 rkey;
@@ -828,7 +907,8 @@ enum sroce_resp_flag {
  * @news: messages that a program can have noticed
  * @op: message under way
  * @drop: UC: the message under way has lost a packet
- * @nak_sent: a NAK for @epsn is out: what follows is dropped silently
+ * @nak_sent: a NAK for @epsn is out, and none is for what follows
+ * @not_ready: an RNR NAK is: what follows is dropped
  * @respond: an answer is owed for what came in this run
  * @syndrome: its AETH syndrome: a NAK acknowledges all before it
  * @notify: this completion queue's event is due, once @lock is dropped
@@ -854,6 +934,7 @@ enum sroce_resp_flag {
  * @fault: of memory that a packet goes to
  * @num_late: packets that wait for @fault
  * @late: these, struct sroce_late
+ * @kept: packets behind @epsn that came before it
  * @flags: enum sroce_resp_flag
  * @task: gives responses where the caller of their reason must not
  * @res: responder resources, a ring
@@ -877,6 +958,7 @@ struct sroce_rq {
 	enum sroce_recv_op op;
 	bool drop;
 	bool nak_sent;
+	bool not_ready;
 	bool respond;
 	u8 syndrome;
 	bool broken;
@@ -902,6 +984,7 @@ struct sroce_rq {
 	struct sroce_fault fault;
 	u32 num_late;
 	struct list_head late;
+	struct sroce_kept kept;
 
 	unsigned long flags;
 	struct tasklet_struct task;
@@ -1536,6 +1619,7 @@ void sroce_ack_advance(struct sroce_qp *qp, u32 psn);
 void sroce_ack_run(struct sroce_qp *qp);
 
 /* late.c */
+void sroce_late_hold(struct sk_buff *skb);
 bool sroce_late_add(struct list_head *list, u32 *num, struct sroce_rx *rx);
 void sroce_late_free(struct sroce_late *late);
 void sroce_late_purge(struct list_head *list, u32 *num);
@@ -1546,6 +1630,18 @@ void sroce_fault_init(struct sroce_fault *fault, struct sroce_qp *qp,
 void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce_srq *srq,
 		       u32 lkey, u64 addr, u64 len, bool write);
 bool sroce_fault_refused(struct sroce_fault *fault, u32 lkey, u64 addr, bool write);
+
+/* keep.c */
+enum sroce_keep {
+	SROCE_KEPT,
+	SROCE_KEPT_TWICE,	/* one like it is kept already */
+	SROCE_KEPT_NOT,		/* lost, for want of room or memory */
+};
+
+enum sroce_keep sroce_keep(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_rx *rx);
+struct sroce_late *sroce_kept_first(const struct sroce_kept *kept);
+void sroce_kept_take(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late);
+void sroce_kept_purge(struct sroce_qp *qp, struct sroce_kept *kept);
 
 /* retry.c */
 enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer);
@@ -1559,6 +1655,19 @@ void sroce_retry_backoff(struct sroce_qp *qp);
 void sroce_retry_arm(struct sroce_qp *qp);
 void sroce_retry_no_route(struct sroce_qp *qp);
 void sroce_retry_reset(struct sroce_qp *qp);
+void sroce_retry_go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome, bool counts);
+
+/* repair.c */
+void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome);
+void sroce_repair_oldest(struct sroce_qp *qp);
+void sroce_repair_sent(struct sroce_qp *qp, u32 end);
+void sroce_repair_moved(struct sroce_qp *qp);
+void sroce_repair_acked(struct sroce_qp *qp);
+void sroce_repair_vain(struct sroce_qp *qp);
+void sroce_repair_run(struct sroce_qp *qp, ktime_t now);
+void sroce_repair_arm(struct sroce_qp *qp, ktime_t now);
+void sroce_repair_forget(struct sroce_qp *qp);
+void sroce_repair_reset(struct sroce_qp *qp);
 
 /* raw.c */
 bool sroce_raw_able(struct sroce_dev *sdev);

@@ -32,6 +32,8 @@
 	X(RX_UNRELIABLE_DROPPED, "rx_unreliable_dropped")		\
 	X(RX_NO_WQE, "out_of_buffer")					\
 	X(RX_LATE_DROPPED, "rx_late_dropped")				\
+	X(RX_KEPT, "rx_kept")						\
+	X(RX_KEPT_DROPPED, "rx_kept_dropped")				\
 	X(RX_SEND, "rx_send_requests")					\
 	X(RX_WRITE, "rx_write_requests")				\
 	X(RX_READ, "rx_read_requests")					\
@@ -49,8 +51,11 @@
 	X(RCVD_RESPONSE, "rcvd_response")				\
 	X(STALE_ACK, "stale_ack")					\
 	X(SEQ_ERR, "packet_seq_err")					\
+	X(IMPLIED_NAK, "implied_nak_seq_err")				\
 	X(RNR_NAK, "rnr_nak_retry_err")					\
 	X(ACK_TIMEOUT, "local_ack_timeout_err")				\
+	X(TAIL_PROBES, "tail_probes")					\
+	X(GO_BACKS, "go_backs")						\
 	X(RETRANSMITTED, "retransmitted_pkts")				\
 	X(TX_RAW, "tx_raw_packets")					\
 	X(RX_RAW, "rx_raw_packets")					\

@@ -98,6 +98,75 @@ TRACE_EVENT(sroce_retransmit,
 		  __entry->psn, __entry->end, __entry->retry_left, __entry->rnr_left)
 );
 
+/* A packet came before its turn, and is kept. */
+TRACE_EVENT(sroce_kept,
+	TP_PROTO(const struct sroce_qp *qp, u32 psn, u32 num, u32 bytes),
+	TP_ARGS(qp, psn, num, bytes),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, psn)
+		__field(u32, num)
+		__field(u32, bytes)
+	),
+	TP_fast_assign(
+		__entry->qpn = qp->num->qpn;
+		__entry->psn = psn;
+		__entry->num = num;
+		__entry->bytes = bytes;
+	),
+	TP_printk("qp=%#x psn=%u kept=%u bytes=%u", __entry->qpn, __entry->psn,
+		  __entry->num, __entry->bytes)
+);
+
+/* What was missing has come, and what was kept behind it has been taken. */
+TRACE_EVENT(sroce_filled,
+	TP_PROTO(const struct sroce_qp *qp, u32 psn, u32 next, u32 kept),
+	TP_ARGS(qp, psn, next, kept),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, psn)
+		__field(u32, next)
+		__field(u32, kept)
+	),
+	TP_fast_assign(
+		__entry->qpn = qp->num->qpn;
+		__entry->psn = psn;
+		__entry->next = next;
+		__entry->kept = kept;
+	),
+	TP_printk("qp=%#x psn=%u next=%u kept=%u", __entry->qpn, __entry->psn,
+		  __entry->next, __entry->kept)
+);
+
+/* What is missing is sent again alone: a NAK has told, or it is a guess or a probe. */
+TRACE_EVENT(sroce_repair,
+	TP_PROTO(const struct sroce_qp *qp, u32 psn, u32 end, bool told, u8 probes),
+	TP_ARGS(qp, psn, end, told, probes),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, psn)
+		__field(u32, end)
+		__field(u8, told)
+		__field(u8, probes)
+		__field(u8, peer)
+		__field(u64, srtt)
+		__field(u64, rttvar)
+	),
+	TP_fast_assign(
+		__entry->qpn = qp->num->qpn;
+		__entry->psn = psn;
+		__entry->end = end;
+		__entry->told = told;
+		__entry->probes = probes;
+		__entry->peer = qp->sq.repair.peer;
+		__entry->srtt = qp->sq.srtt;
+		__entry->rttvar = qp->sq.rttvar;
+	),
+	TP_printk("qp=%#x psn=%u end=%u told=%u probes=%u peer=%u srtt=%llu rttvar=%llu",
+		  __entry->qpn, __entry->psn, __entry->end, __entry->told, __entry->probes,
+		  __entry->peer, __entry->srtt, __entry->rttvar)
+);
+
 TRACE_EVENT(sroce_respond,
 	TP_PROTO(const struct sroce_qp *qp, u32 psn, u8 syndrome),
 	TP_ARGS(qp, psn, syndrome),
