@@ -62,6 +62,39 @@ static struct sroce_res *find_res(struct sroce_rq *rq, u32 psn)
 	return NULL;
 }
 
+/*
+ * Up to which packet is asked for, from packet @k on? What a READ's requester
+ * has got in spite of a gap, it may leave out. Return: 0 for another request.
+ */
+static u32 again_end(const struct sroce_qp *qp, const struct sroce_res *res,
+		     const struct wire_pkt *pkt, u32 k)
+{
+	const u32 off = k * qp->mtu;
+
+	if (res->class != WIRE_CLASS_READ)
+		return res->num_pkts;
+	if (pkt->rkey != res->rkey || pkt->va != res->va + off)
+		return 0;
+	if (pkt->dma_len == res->len - off)
+		return res->num_pkts;
+	if (!pkt->dma_len || pkt->dma_len > res->len - off || pkt->dma_len % qp->mtu)
+		return 0;
+	return k + pkt->dma_len / qp->mtu;
+}
+
+/* What is under way stops for a part that ends at @end. Where does it go on? */
+static u32 again_resume(const struct sroce_res *res, u32 end)
+{
+	u32 next;
+
+	if (!res->owed || end == res->num_pkts)
+		return 0;
+	next = res->end == res->num_pkts ? res->next : res->resume;
+	if (next)
+		next = max(next, end);
+	return next == res->num_pkts ? 0 : next;
+}
+
 /**
  * sroce_resp_again - a request has come again whose response carries data
  * @qp: queue pair; its receive lock is held
@@ -76,16 +109,18 @@ bool sroce_resp_again(struct sroce_qp *qp, const struct wire_pkt *pkt)
 {
 	struct sroce_rq *rq = &qp->rq;
 	struct sroce_res *res = find_res(rq, pkt->psn);
-	u32 k, off;
+	u32 k, end;
 
 	if (!res || res->class != pkt->op->class)
 		return false;
 	k = wire_psn_diff(pkt->psn, res->psn);
-	off = k * qp->mtu;
-	if (res->class == WIRE_CLASS_READ &&
-	    (pkt->rkey != res->rkey || pkt->va != res->va + off ||
-	     pkt->dma_len != res->len - off))
+	end = again_end(qp, res, pkt, k);
+	if (!end)
 		return false;
+	/* a part of what is about to be given anyway */
+	if (res->owed && end != res->num_pkts && res->end == res->num_pkts && res->next <= k)
+		return true;
+	res->resume = again_resume(res, end);
 	if (!res->owed)
 		rq->num_owed++;
 	/* it may be any of those that are kept */
@@ -93,6 +128,7 @@ bool sroce_resp_again(struct sroce_qp *qp, const struct wire_pkt *pkt)
 	res->owed = true;
 	res->start = k;
 	res->next = k;
+	res->end = end;
 	return true;
 }
 
@@ -122,7 +158,7 @@ static void put_response(const struct sroce_qp *qp, u8 *p, u8 operation, u32 pad
 
 static u8 read_operation(const struct sroce_res *res, u32 k)
 {
-	const bool last = k + 1 == res->num_pkts;
+	const bool last = k + 1 == res->end;
 
 	if (k == res->start)
 		return last ? WIRE_READ_RESPONSE_ONLY : WIRE_READ_RESPONSE_FIRST;
@@ -244,7 +280,7 @@ static enum resp_result write_read(struct sroce_qp *qp, struct sroce_res *res,
 	u32 bytes;
 
 	result = read_start(qp, res, &read);
-	while (result == RESP_GIVEN && res->next != res->num_pkts) {
+	while (result == RESP_GIVEN && res->next != res->end) {
 		result = read_packet(qp, res, &read, res->next, b);
 		if (result == RESP_GIVEN)
 			res->next++;
@@ -315,12 +351,16 @@ static void res_done(struct sroce_qp *qp, const struct sroce_res *before,
 	struct sroce_res *res = next_owed(rq);
 
 	if (!res || res->psn != done->psn || res->start != before->start ||
-	    res->next != before->next)
+	    res->next != before->next || res->end != before->end)
 		return;
 	res->next = done->next;
 	if (result == RESP_ACCESS) {
 		resp_refuse(qp, wire_psn_add(res->psn, res->next));
-	} else if (res->next == res->num_pkts) {
+	} else if (res->next == res->end && res->resume) {
+		res->next = res->resume;
+		res->end = res->num_pkts;
+		res->resume = 0;
+	} else if (res->next == res->end) {
 		res->owed = false;
 		res->given = true;
 		rq->num_owed--;
