@@ -97,6 +97,7 @@ void sroce_ack_advance(struct sroce_qp *qp, u32 psn)
 	if (wire_psn_diff(sq->psn_nxt, psn) < 0)
 		sroce_send_seek(qp, psn);
 	sroce_retry_progress(qp);
+	sroce_repair_moved(qp);
 }
 
 /*
@@ -157,35 +158,53 @@ static enum ib_wc_status nak_status(u8 code)
 	}
 }
 
-static void ack_acknowledge(struct sroce_qp *qp, u32 psn, u8 syndrome)
+/* It says what comes behind something that is missing: kept until that has come. */
+static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
-	const u8 kind = syndrome & WIRE_AETH_KIND_MASK;
-	struct sroce_sq *sq = &qp->sq;
-	u32 upto = psn, limit;
+	if (sroce_keep(qp, &qp->sq.kept, rx) == SROCE_KEPT_TWICE)
+		sroce_qp_count(qp, STALE_ACK);
+	sroce_repair_nak(qp, 0);
+}
 
-	if (kind == WIRE_AETH_ACK)
-		upto = wire_psn_add(psn, 1);
-	limit = ack_limit(sq, upto);
+/* All before which PSN does a response acknowledge? */
+static u32 pkt_upto(const struct wire_pkt *pkt)
+{
+	if (is_pure_ack(pkt))
+		return wire_psn_add(pkt->psn, 1);
+	return pkt->psn;
+}
+
+static void ack_acknowledge(struct sroce_qp *qp, struct sroce_rx *rx)
+{
+	const u8 syndrome = rx->pkt.syndrome;
+	const u32 upto = pkt_upto(&rx->pkt);
+	const u32 limit = ack_limit(&qp->sq, upto);
+
 	sroce_ack_advance(qp, limit);
 
-	switch (kind) {
+	switch (syndrome & WIRE_AETH_KIND_MASK) {
 	case WIRE_AETH_ACK:
 		/* the response of a READ or ATOMIC before it got lost (9.7.5.2.2) */
 		if (limit != upto)
-			sroce_retry_nak(qp, syndrome);
+			ack_early(qp, rx);
+		else
+			sroce_repair_acked(qp);
 		return;
 	case WIRE_AETH_RNR_NAK:
+		/* it is said again */
 		if (limit != upto)
-			sroce_retry_nak(qp, syndrome);
+			sroce_repair_nak(qp, 0);
 		else
-			ack_rnr(qp, psn, syndrome);
+			ack_rnr(qp, upto, syndrome);
 		return;
 	case WIRE_AETH_NAK:
-		if ((syndrome & WIRE_AETH_VALUE_MASK) == WIRE_NAK_PSN_SEQ)
-			sroce_retry_nak(qp, syndrome);
-		else
+		if ((syndrome & WIRE_AETH_VALUE_MASK) != WIRE_NAK_PSN_SEQ)
 			sroce_send_fail(qp, nak_status(syndrome & WIRE_AETH_VALUE_MASK),
 					syndrome);
+		else if (limit != upto)
+			ack_early(qp, rx);
+		else
+			sroce_repair_nak(qp, syndrome);
 		return;
 	default:
 		/* a reserved kind: dropped silently, table 46 */
@@ -283,7 +302,8 @@ static bool fits_request(const struct sroce_qp *qp, const struct sroce_rx *rx, u
 			*len = min(swqe->length - k * qp->mtu, qp->mtu);
 		else if (opcode != SROCE_WR_FLUSH && opcode != SROCE_WR_ATOMIC_WRITE)
 			return false;
-		return !!(rx->pkt.op->flags & WIRE_END) == last && rx->pkt.payload_len == *len;
+		/* what was asked for alone ends before the message does */
+		return (rx->pkt.op->flags & WIRE_END || !last) && rx->pkt.payload_len == *len;
 	case WIRE_CLASS_ATOMIC_ACK:
 		*len = sizeof(rx->pkt.orig);
 		return opcode == IB_UVERBS_WR_ATOMIC_CMP_AND_SWP ||
@@ -332,11 +352,44 @@ static void ack_response(struct sroce_qp *qp, struct sroce_rx *rx)
 	/* it acknowledges the requests before its own */
 	sroce_ack_advance(qp, ack_limit(sq, psn));
 	if (sq->psn_una != psn)
-		sroce_retry_nak(qp, 0);
+		ack_early(qp, rx);
 	else if (sq->una != sq->fetched && sroce_send_awaits(sq, sq->una))
 		take_response(qp, rx);
 	else
 		sroce_qp_count(qp, STALE_ACK);
+}
+
+static void ack_take(struct sroce_qp *qp, struct sroce_rx *rx)
+{
+	if (rx->pkt.op->class == WIRE_CLASS_ACK)
+		ack_acknowledge(qp, rx);
+	else
+		ack_response(qp, rx);
+}
+
+/* Responses are kept: take those whose turn it is by now, as if they came now. */
+static void ack_kept(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	const u32 from = sq->psn_una;
+	struct sroce_late *late;
+
+	while ((late = sroce_kept_first(&sq->kept)) && READ_ONCE(qp->state) != IB_QPS_ERR &&
+	       !sq->fault.active) {
+		const u32 upto = pkt_upto(&late->rx.pkt);
+		const bool stale = wire_psn_diff(late->rx.pkt.psn, sq->psn_una) < 0;
+
+		if (!stale && ack_limit(sq, upto) != upto)
+			break;
+		sroce_kept_take(qp, &sq->kept, late);
+		if (!stale)
+			ack_take(qp, &late->rx);
+		sroce_late_free(late);
+	}
+	if (sq->psn_una != from)
+		trace_sroce_filled(qp, from, sq->psn_una, sq->kept.num);
+	if (late && READ_ONCE(qp->state) != IB_QPS_ERR)
+		sroce_repair_nak(qp, 0);
 }
 
 /**
@@ -353,7 +406,7 @@ u8 sroce_ack_expects(const struct sroce_qp *qp)
 	const struct sroce_swqe *swqe;
 	u32 k;
 
-	if ((state != IB_QPS_RTS && state != IB_QPS_SQD) || sq->fault.active ||
+	if ((state != IB_QPS_RTS && state != IB_QPS_SQD) || sq->fault.active || sq->kept.num ||
 	    sq->una == sq->fetched || sq->psn_una != sq->rsp_psn)
 		return 0;
 	swqe = sq_wqe(sq, sq->una);
@@ -432,11 +485,13 @@ void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 
 	if (pkt->op->class == WIRE_CLASS_ACK) {
 		sroce_qp_count(qp, RCVD_ACK);
-		ack_acknowledge(qp, pkt->psn, pkt->syndrome);
+		ack_acknowledge(qp, rx);
 	} else {
 		sroce_qp_count(qp, RCVD_RESPONSE);
 		ack_response(qp, rx);
 	}
+	if (unlikely(sq->kept.num))
+		ack_kept(qp);
 }
 
 /**

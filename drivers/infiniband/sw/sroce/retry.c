@@ -28,13 +28,13 @@ static const u32 rnr_timer[32] = {
  * and each in a row twice the last until that. A peer that is slow or short of
  * CPU gets 27 T of the usual 7 retries, and a lost packet costs no more than T.
  */
-static ktime_t ack_deadline(const struct sroce_qp *qp)
+static ktime_t ack_deadline(const struct sroce_qp *qp, ktime_t now)
 {
 	const u32 in_a_row = qp->attr.retry_cnt - qp->sq.retry_left;
 
 	if (!qp->attr.timeout)
 		return KTIME_MAX;
-	return ktime_add_ns(ktime_get(), 4096ULL << qp->attr.timeout << min(in_a_row, 2U));
+	return ktime_add_ns(now, 4096ULL << qp->attr.timeout << min(in_a_row, 2U));
 }
 
 /**
@@ -53,15 +53,19 @@ enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/*
- * Send again all from the oldest packet that is missing, or give up if this
- * counts and none is left.
+/**
+ * sroce_retry_go_back - send again all from the oldest packet that is missing
+ * @qp: queue pair; the caller owns its send side
+ * @now: the time
+ * @syndrome: AETH syndrome that asks for it, or 0
+ * @counts: as a retry; if none is left, the request fails instead
  */
-static void go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome, bool counts)
+void sroce_retry_go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome, bool counts)
 {
 	struct sroce_sq *sq = &qp->sq;
 
 	sq->nak_due = KTIME_MAX;
+	sroce_repair_forget(qp);
 	if (counts && !sq->retry_left) {
 		/* with a route that never came, the oldest has not been sent */
 		if (sq->una != sq->fetched)
@@ -70,43 +74,33 @@ static void go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome, bool counts)
 	}
 	sq->retry_left -= counts;
 	sq->went_back = now;
+	sroce_qp_count(qp, GO_BACKS);
+	sroce_repair_vain(qp);
 	trace_sroce_retransmit(qp, sq->psn_una);
 	sroce_send_seek(qp, sq->psn_una);
 }
 
 /**
- * sroce_retry_nak - a packet is missing at the peer: @psn_una
+ * sroce_retry_nak - a peer that keeps nothing lacks the packet at @psn_una
  * @qp: queue pair; the caller owns its send side
- * @syndrome: AETH syndrome
+ * @syndrome: AETH syndrome of the NAK
  *
  * On a network that reorders, each packet that comes early makes a NAK, and
  * going back for each would send a window of copies for every one: more than
  * any queue takes. Within a round trip of the last time, the packet is under
  * way again already; if it is still missing after that, we go back.
- *
- * The peer says once that a packet is missing, and that is a retry. Of a
- * response that is missing every later one tells, all those that are under way,
- * which may take many round trips: only the timer counts for it.
  */
 void sroce_retry_nak(struct sroce_qp *qp, u8 syndrome)
 {
 	struct sroce_sq *sq = &qp->sq;
-	ktime_t now, due;
+	const ktime_t now = ktime_get();
+	ktime_t due;
 
-	sroce_qp_count(qp, SEQ_ERR);
-	/*
-	 * That is where it will go on anyway: rdma_rxe, having said that it is
-	 * not ready for a packet, complains that the next ones lack it. A
-	 * retry that was not made does not count.
-	 */
-	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una)
-		return;
-	now = ktime_get();
 	due = ktime_add_ns(sq->went_back, sq->srtt);
 	if (ktime_compare(now, due) < 0)
 		sq->nak_due = due;
 	else
-		go_back(qp, now, syndrome, syndrome == (WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ));
+		sroce_retry_go_back(qp, now, syndrome, true);
 }
 
 /**
@@ -131,15 +125,38 @@ void sroce_retry_time(struct sroce_qp *qp, u32 psn)
 void sroce_retry_acked(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
-	u64 rtt;
+	u64 rtt, off;
 
 	/* what was missing has come */
 	sq->nak_due = KTIME_MAX;
 	if (!sq->rtt_start || wire_psn_diff(sq->psn_una, sq->rtt_psn) <= 0)
 		return;
 	rtt = ktime_to_ns(ktime_sub(ktime_get(), sq->rtt_start));
-	sq->srtt = sq->srtt ? sq->srtt - sq->srtt / 8 + rtt / 8 : rtt;
 	sq->rtt_start = 0;
+	if (!sq->srtt) {
+		sq->srtt = max(rtt, 1ULL);
+		sq->rttvar = rtt / 2;
+		return;
+	}
+	off = rtt > sq->srtt ? rtt - sq->srtt : sq->srtt - rtt;
+	sq->rttvar += off / 4 - sq->rttvar / 4;
+	sq->srtt += rtt / 8 - sq->srtt / 8;
+}
+
+/*
+ * A peer that has only been slow does not need a window of copies; one that
+ * lacks the rest as well says so by its answer to the oldest.
+ */
+static void timeout(struct sroce_qp *qp, ktime_t now)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	if (!sq->retry_left || sq->psn_nxt == sq->psn_una) {
+		sroce_retry_go_back(qp, now, 0, true);
+		return;
+	}
+	sq->retry_left--;
+	sroce_repair_oldest(qp);
 }
 
 /**
@@ -165,9 +182,11 @@ void sroce_retry_run(struct sroce_qp *qp)
 			return;
 		}
 		sroce_qp_count(qp, ACK_TIMEOUT);
-		go_back(qp, now, 0, true);
+		timeout(qp, now);
 	} else if (ktime_compare(now, sq->nak_due) >= 0) {
-		go_back(qp, now, 0, false);
+		sroce_retry_go_back(qp, now, 0, false);
+	} else {
+		sroce_repair_run(qp, now);
 	}
 }
 
@@ -199,6 +218,7 @@ void sroce_retry_rnr(struct sroce_qp *qp, u8 code)
 {
 	struct sroce_sq *sq = &qp->sq;
 
+	sroce_repair_forget(qp);
 	sq->rnr_wait = true;
 	sq->rnr_probe = true;
 	sq->deadline = ktime_add_ns(ktime_get(),
@@ -228,6 +248,30 @@ void sroce_retry_no_route(struct sroce_qp *qp)
 	qp->sq.backoff = ktime_add_ms(ktime_get(), ROUTE_MS);
 }
 
+/* What is waited for, and how long. */
+static void set_deadlines(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	const bool out = sq->psn_una != sq->psn_end;
+	ktime_t now;
+
+	if (sq->rnr_wait)
+		return;
+	/* while memory of ours is brought, nothing is said or heard that counts */
+	if (sq->fault.active || (!sq->no_route && !out)) {
+		sq->deadline = KTIME_MAX;
+		sq->repair.probe_due = KTIME_MAX;
+		return;
+	}
+	if (sq->deadline != KTIME_MAX && sq->repair.probe_due != KTIME_MAX)
+		return;
+	now = ktime_get();
+	if (sq->deadline == KTIME_MAX)
+		sq->deadline = ack_deadline(qp, now);
+	if (out)
+		sroce_repair_arm(qp, now);
+}
+
 /**
  * sroce_retry_arm - a turn ends: see that the next deadline wakes somebody
  * @qp: queue pair; the caller owns its send side
@@ -239,14 +283,9 @@ void sroce_retry_arm(struct sroce_qp *qp)
 
 	if (qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD)
 		return;
-	/* while memory of ours is brought, nothing is said or heard that counts */
-	if (!sq->rnr_wait &&
-	    (sq->fault.active || (!sq->no_route && sq->psn_una == sq->psn_end)))
-		sq->deadline = KTIME_MAX;
-	else if (sq->deadline == KTIME_MAX)
-		sq->deadline = ack_deadline(qp);
-
+	set_deadlines(qp);
 	next = min3(sq->deadline, sq->backoff, sq->nak_due);
+	next = min3(next, sq->repair.probe_due, sq->repair.rest_due);
 	if (next == KTIME_MAX)
 		return;
 	if (!hrtimer_is_queued(&sq->timer) ||
@@ -266,6 +305,9 @@ void sroce_retry_reset(struct sroce_qp *qp)
 	qp->sq.went_back = 0;
 	qp->sq.rtt_start = 0;
 	qp->sq.srtt = 0;
+	qp->sq.rttvar = 0;
+	sroce_repair_reset(qp);
+	sroce_kept_purge(qp, &qp->sq.kept);
 	qp->sq.no_route = false;
 	clear_bit(SROCE_SQ_TIMER, &qp->sq.flags);
 }

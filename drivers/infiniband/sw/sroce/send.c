@@ -41,8 +41,11 @@ struct send_turn {
 	u32 pkts;			/* written, and not counted yet */
 	u32 bytes;			/* their payload */
 	u32 budget;
+	bool alone;			/* it is sent again by itself: sroce_repair */
+	u32 read_len;			/* then, bytes that a READ asks for at most */
 	bool idle;			/* the ring has been found empty */
 };
+
 /* From the copy to packets */
 
 static void next_sge(struct sroce_sq *sq)
@@ -351,14 +354,18 @@ static u32 wqe_srqn(const struct sroce_send_wqe *wqe)
 	return sroce_send_ops[wqe->opcode].kind == SEND_ATOMIC ? wqe->imm_data : wqe->remote_srqn;
 }
 
-static u32 reth_len(const struct sroce_send_wqe *wqe, const struct sroce_swqe *swqe, u32 off)
+static u32 reth_len(const struct send_turn *turn, const struct sroce_send_wqe *wqe,
+		    const struct sroce_swqe *swqe, u32 off)
 {
-	return sroce_send_ops[wqe->opcode].kind == SEND_FLUSH ? wqe->flush_len : swqe->length - off;
+	if (sroce_send_ops[wqe->opcode].kind == SEND_FLUSH)
+		return wqe->flush_len;
+	return turn->read_len ?: swqe->length - off;
 }
 
 /* The extension headers that the opcode's row names, for @off bytes on. */
-static void put_headers(const struct sroce_qp *qp, u16 flags, u32 off, u8 *p)
+static void put_headers(const struct send_turn *turn, u16 flags, u32 off, u8 *p)
 {
+	const struct sroce_qp *qp = turn->qp;
 	const struct sroce_sq *sq = &qp->sq;
 	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
 	const bool swap = wqe->opcode == IB_UVERBS_WR_ATOMIC_CMP_AND_SWP;
@@ -383,7 +390,7 @@ static void put_headers(const struct sroce_qp *qp, u16 flags, u32 off, u8 *p)
 	if (flags & WIRE_RETH) {
 		wire_put64(p, wqe->remote_addr + off);
 		wire_put32(p + 8, wqe->rkey);
-		wire_put32(p + 12, reth_len(wqe, sq_wqe(sq, sq->nxt), off));
+		wire_put32(p + 12, reth_len(turn, wqe, sq_wqe(sq, sq->nxt), off));
 		p += WIRE_RETH_LEN;
 	}
 	if (flags & WIRE_ATOMICETH) {
@@ -500,7 +507,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	u32 payload = row->flags & WIRE_PAYLOAD ? min(swqe->length - off, qp->mtu) : 0;
 	u32 pad = -payload & 3;
 	u32 len = row->hdr_len + payload + pad + WIRE_ICRC_LEN;
-	bool ask = last || ask_now(qp);
+	bool ask = last || turn->alone || ask_now(qp);
 	enum send_result res;
 	u8 *p;
 
@@ -526,7 +533,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	wire_bth_put(p, opcode, last && wqe->flags & SROCE_WQE_SOLICITED, pad, SROCE_PKEY,
 		     qp->transport == WIRE_UD ? wqe->remote_qpn : qp->dqpn,
 		     ask && qp_reliable(qp), sq->psn_nxt);
-	put_headers(qp, row->flags, off, p + WIRE_BTH_LEN);
+	put_headers(turn, row->flags, off, p + WIRE_BTH_LEN);
 	p += row->hdr_len;
 	if (wqe->flags & SROCE_WQE_INLINE) {
 		copy_inline(sq, off, p, payload);
@@ -539,7 +546,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	sroce_burst_commit(&turn->burst);
 
 	send_sent(turn, payload, psns, ask, last);
-	return stream && !last ? send_middles(turn) : SENT;
+	return stream && !last && !turn->alone ? send_middles(turn) : SENT;
 }
 
 /* Bind a window or invalidate a key. Nothing of it is sent, and so nothing is again. */
@@ -637,6 +644,17 @@ static bool psns_free(const struct sroce_qp *qp)
 	return !qp_reliable(qp) || begun + sq_wqe(sq, sq->nxt)->num_pkts < WIRE_PSN_WINDOW;
 }
 
+/*
+ * What READs ask for comes without being asked again, and is in flight as well:
+ * more than this overflows queues on its way, and what is kept behind a gap.
+ */
+static bool read_window_open(const struct sroce_qp *qp)
+{
+	const struct sroce_sq *sq = &qp->sq;
+
+	return wire_psn_diff(sq->psn_nxt, sq->psn_una) * qp->mtu < 2 * SROCE_SEND_WINDOW;
+}
+
 /* May the request begin now? 10.8.3 for the fence, 9.7.3.1 for the resources */
 static bool may_begin(struct sroce_qp *qp)
 {
@@ -649,7 +667,9 @@ static bool may_begin(struct sroce_qp *qp)
 		return false;
 	if (!psns_free(qp))
 		return false;
-	return !takes_resource(swqe_op(sq, sq->nxt)) || sq->num_rd < qp->attr.max_rd_atomic;
+	if (!takes_resource(swqe_op(sq, sq->nxt)))
+		return true;
+	return sq->num_rd < qp->attr.max_rd_atomic && (!sq->num_rd || read_window_open(qp));
 }
 
 /* The next request to send from, if it may be sent from now. */
@@ -691,6 +711,100 @@ static bool window_open(struct sroce_qp *qp)
 	return atomic_read(&qp->num->tx_skbs) < limit;
 }
 
+/*
+ * Of a READ, what is missing before the first response that is kept; all that is
+ * left of it where asking for that has not helped. Return: the PSN behind it.
+ */
+static u32 ask_for_gap(struct send_turn *turn)
+{
+	struct sroce_sq *sq = &turn->qp->sq;
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+	const u32 end = wire_psn_add(swqe->first_psn, swqe->num_pkts);
+	const struct sroce_late *kept = sroce_kept_first(&sq->kept);
+
+	turn->read_len = 0;
+	if (swqe_op(sq, sq->nxt)->kind != SEND_READ || !kept || sq->repair.probes > 2 ||
+	    wire_psn_diff(kept->rx.pkt.psn, end) >= 0)
+		return end;
+	turn->read_len = wire_psn_diff(kept->rx.pkt.psn, sq->psn_nxt) * turn->qp->mtu;
+	return kept->rx.pkt.psn;
+}
+
+/* Packets from psn_nxt on, by themselves: @end becomes the PSN behind them. */
+static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
+{
+	struct sroce_sq *sq = &turn->qp->sq;
+	enum send_result res = SENT;
+	u32 left = sq->repair.num;
+	bool stream;
+
+	turn->alone = true;
+	*end = sq->psn_nxt;
+	while (left-- && res == SENT && wire_psn_diff(sq->psn_nxt, limit) < 0) {
+		stream = swqe_op(sq, sq->nxt)->kind == SEND_STREAM;
+		/* a request that is answered with data goes alone indeed */
+		if (!stream && *end != sq->repair.psn)
+			break;
+		if (!stream) {
+			left = 0;
+			limit = ask_for_gap(turn);
+		}
+		res = send_packet(turn);
+		if (res == SENT)
+			*end = stream ? sq->psn_nxt : limit;
+	}
+	turn->alone = false;
+	turn->read_len = 0;
+	return res;
+}
+
+/* The oldest packet again, at once; then from @psn on, where we were. */
+static enum send_result repair_one(struct send_turn *turn, u32 psn)
+{
+	struct sroce_qp *qp = turn->qp;
+	struct sroce_sq *sq = &qp->sq;
+	const u32 nxt = sq->nxt, sge = sq->sge, sge_off = sq->sge_off;
+	const u32 flight = sq->flight, unasked = sq->unasked;
+	enum send_result res, flushed;
+	u32 end;
+
+	sroce_send_seek(qp, sq->repair.psn);
+	res = send_alone(turn, psn, &end);
+	flushed = send_flush(turn);
+	/* its list has become wrong meanwhile: it fails as any that is sent again */
+	if (sq_wqe(sq, sq->una)->status)
+		return SENT;
+	sq->nxt = nxt;
+	sq->psn_nxt = psn;
+	sq->sge = sge;
+	sq->sge_off = sge_off;
+	sq->flight = flight;
+	sq->unasked = unasked;
+	turn->start = psn;
+	if (flushed != SENT) {
+		sq->repair.due = true;
+		return flushed;
+	}
+	if (end != sq->repair.psn)
+		sroce_repair_sent(qp, end);
+	return res;
+}
+
+/* Something is missing at the peer. Return: may more be sent? */
+static enum send_result send_repair(struct send_turn *turn)
+{
+	struct sroce_sq *sq = &turn->qp->sq;
+	struct sroce_repair *r = &sq->repair;
+	const u32 psn = sq->psn_nxt;
+	enum send_result res = SENT;
+	const bool due = r->due;
+
+	r->due = false;
+	if (due && r->psn == sq->psn_una && psn != sq->psn_una && !sq->fault.active)
+		res = repair_one(turn, psn);
+	return res == SENT && r->hold ? SEND_STOP : res;
+}
+
 static void send_packets(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;
@@ -699,6 +813,8 @@ static void send_packets(struct send_turn *turn)
 
 	if (sq->rnr_wait || sq->backoff != KTIME_MAX)
 		return;
+	if (unlikely(sq->repair.due || sq->repair.hold))
+		res = send_repair(turn);
 	while (turn->budget && res <= SEND_LOST && window_open(qp) && send_ready(turn)) {
 		turn->budget--;
 		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
@@ -730,6 +846,7 @@ static void send_flush_all(struct send_turn *turn)
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
 
+	sroce_kept_purge(qp, &sq->kept);
 	while (turn->budget && (sq->una != sq->fetched || sroce_sq_fetch(qp))) {
 		turn->budget--;
 		sroce_send_complete(qp, IB_WC_WR_FLUSH_ERR, 0);
@@ -773,8 +890,10 @@ static void fault_run(struct sroce_qp *qp)
 	if (!test_and_clear_bit(SROCE_SQ_FAULT, &sq->flags))
 		return;
 	sq->fault.active = false;
-	if (sq->missed && sq->una != sq->fetched)
+	if (sq->missed && sq->una != sq->fetched) {
+		sroce_repair_forget(qp);
 		sroce_send_seek(qp, sq->psn_una);
+	}
 	sq->missed = false;
 }
 

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What the requester does about a packet that is missing, before it sends all
+ * again from there (retry.c).
+ *
+ * It sends that one alone, and looks at the answer. If the acknowledgement goes
+ * beyond it, the peer has kept what came before its turn, and nothing else has to
+ * be sent again. If it does not, the peer goes by IBTA's word, and gets the
+ * rest. Nothing of this is negotiated: it is learned, by each queue pair.
+ *
+ * Where nothing is heard at all, the same is done as a probe. None of this is
+ * a retry of the protocol's, but for what a NAK asks for: the timer of 9.7.6.1.3
+ * goes on.
+ */
+#include "sroce.h"
+#include "trace.h"
+
+/* Until a round trip is known */
+#define PROBE_FIRST_NS	(10 * NSEC_PER_MSEC)
+
+/* Below that, it is the peer's processor that is busy, or ours */
+#define PROBE_MIN_NS	(100 * NSEC_PER_USEC)
+
+/* In a row, each after twice the time: what has not helped by then does not. */
+#define PROBES_MAX	8
+
+/* Packets in a row that are sent again, where more than one is missing */
+#define REPAIR_MAX	64
+
+/* Times that a peer which keeps nothing gets all, before it is asked again. */
+#define RELEARN		64
+
+/* Until a probe is due, by the round trips of packets that were sent once */
+static u64 probe_ns(const struct sroce_sq *sq)
+{
+	if (sq->srtt)
+		return max_t(u64, 2 * sq->srtt + 4 * sq->rttvar, PROBE_MIN_NS);
+	/* of a network that loses a packet of every window from the start */
+	return sq->repair.took ? max_t(u64, 4 * sq->repair.took, PROBE_MIN_NS) : PROBE_FIRST_NS;
+}
+
+/*
+ * Until what was sent again is taken for lost again: such packets do not queue
+ * behind a window. As they may be answered for their first sending, which came
+ * late, this is no measure of the round trip (Karn).
+ */
+static u64 answer_ns(const struct sroce_sq *sq)
+{
+	const struct sroce_repair *r = &sq->repair;
+
+	if (!r->took)
+		return probe_ns(sq);
+	return max_t(u64, r->took + 4 * r->took_var, PROBE_MIN_NS);
+}
+
+static void answered(struct sroce_repair *r, ktime_t now)
+{
+	const u64 took = ktime_to_ns(ktime_sub(now, r->sent));
+	u64 off;
+
+	if (!r->took) {
+		r->took = max(took, 1ULL);
+		r->took_var = took / 2;
+		return;
+	}
+	off = took > r->took ? took - r->took : r->took - took;
+	r->took_var += off / 4 - r->took_var / 4;
+	r->took += took / 8 - r->took / 8;
+}
+
+/**
+ * sroce_repair_forget - where to go on from is decided otherwise
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_repair_forget(struct sroce_qp *qp)
+{
+	struct sroce_repair *r = &qp->sq.repair;
+
+	r->due = false;
+	r->out = false;
+	r->hold = false;
+	r->rest_due = KTIME_MAX;
+	r->probe_due = KTIME_MAX;
+}
+
+/**
+ * sroce_repair_reset - as in a new queue pair
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_repair_reset(struct sroce_qp *qp)
+{
+	struct sroce_repair *r = &qp->sq.repair;
+
+	sroce_repair_forget(qp);
+	r->peer = SROCE_PEER_UNKNOWN;
+	r->probes = 0;
+	r->vain = 0;
+	r->num = 1;
+	r->took = 0;
+	r->took_var = 0;
+}
+
+/*
+ * The next turn begins with the packet at psn_una. Where one is missing right
+ * behind what was sent again, a burst of them is: then more at a time.
+ */
+static void repair(struct sroce_qp *qp, bool told)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_repair *r = &sq->repair;
+
+	if (r->out && sq->psn_una == r->end)
+		r->num = min(r->num * 4, REPAIR_MAX);
+	else
+		r->num = 1;
+	r->psn = sq->psn_una;
+	r->due = true;
+	r->out = false;
+	r->told = told;
+	/* the rest may have to follow, and nothing new before that */
+	r->hold = told && r->peer == SROCE_PEER_UNKNOWN;
+	r->rest_due = KTIME_MAX;
+}
+
+/**
+ * sroce_repair_oldest - a timeout: try the oldest packet again
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_repair_oldest(struct sroce_qp *qp)
+{
+	qp->sq.repair.out = false;
+	repair(qp, false);
+}
+
+/* Is the packet at psn_una on its way again, or about to be? */
+static bool under_way(const struct sroce_sq *sq)
+{
+	const struct sroce_repair *r = &sq->repair;
+
+	return r->due || (r->out && wire_psn_diff(sq->psn_una, r->end) < 0);
+}
+
+/**
+ * sroce_repair_nak - a packet is missing: @psn_una
+ * @qp: queue pair; the caller owns its send side
+ * @syndrome: AETH syndrome of a NAK that says so; else the peer has answered
+ *	what comes behind a request whose own answer has not come (9.7.5.1.3)
+ *
+ * The peer says once that a packet is missing, and that is a retry. Of a
+ * response that is missing every later one tells, all those that are under way,
+ * which may take many round trips: only the timer counts for it.
+ */
+void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome)
+{
+	const bool told = syndrome == (WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
+	struct sroce_sq *sq = &qp->sq;
+
+	if (told)
+		sroce_qp_count(qp, SEQ_ERR);
+	/*
+	 * That is where it will go on anyway: rdma_rxe, having said that it is
+	 * not ready for a packet, complains that the next ones lack it. A
+	 * retry that was not made does not count.
+	 */
+	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una || under_way(sq))
+		return;
+	if (!told) {
+		sroce_qp_count(qp, IMPLIED_NAK);
+		repair(qp, false);
+	} else if (sq->repair.peer == SROCE_PEER_DROPS) {
+		sroce_retry_nak(qp, syndrome);
+	} else if (!sq->retry_left) {
+		sroce_send_fail(qp, IB_WC_RETRY_EXC_ERR, syndrome);
+	} else {
+		sq->retry_left--;
+		repair(qp, true);
+	}
+}
+
+/**
+ * sroce_repair_sent - what was missing has been sent again
+ * @qp: queue pair; the caller owns its send side
+ * @end: first packet behind it, or behind what was asked for
+ */
+void sroce_repair_sent(struct sroce_qp *qp, u32 end)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_repair *r = &sq->repair;
+
+	const ktime_t now = ktime_get();
+
+	r->out = true;
+	r->end = end;
+	r->sent = now;
+	r->probe_due = ktime_add_ns(now, answer_ns(sq) << r->probes);
+	trace_sroce_repair(qp, r->psn, end, r->told, r->probes);
+}
+
+/**
+ * sroce_repair_moved - @psn_una has moved
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_repair_moved(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_repair *r = &sq->repair;
+	ktime_t now;
+	s32 beyond;
+
+	r->once = !r->probes;
+	r->probes = 0;
+	r->probe_due = KTIME_MAX;
+	if (likely(!r->out && !r->due))
+		return;
+	beyond = r->out ? wire_psn_diff(sq->psn_una, r->end) : 1;
+	if (beyond < 0)
+		return;
+	now = ktime_get();
+	if (r->out && r->once)
+		answered(r, now);
+	if (beyond > 0 || sq->psn_una == sq->psn_nxt) {
+		if (r->out && r->told && beyond > 0)
+			r->peer = SROCE_PEER_KEEPS;
+		sroce_repair_forget(qp);
+	} else {
+		r->rest_due = ktime_add_ns(now, answer_ns(sq));
+	}
+}
+
+/* All from psn_una on: a peer of whom nothing better is known gets it. */
+static void rest(struct sroce_qp *qp, ktime_t now)
+{
+	if (qp->sq.repair.peer == SROCE_PEER_KEEPS)
+		repair(qp, false);
+	else
+		sroce_retry_go_back(qp, now, 0, false);
+}
+
+/**
+ * sroce_repair_acked - an acknowledgement has come, and goes as far as @psn_una
+ * @qp: queue pair; the caller owns its send side
+ *
+ * If that is to the end of what a NAK has asked for, then the peer has kept
+ * nothing that came behind it. With more than one sending of that, it may have
+ * been the answer to the second, when the next NAK was lost.
+ */
+void sroce_repair_acked(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_repair *r = &sq->repair;
+
+	if (likely(!r->out) || !r->told || !r->once || r->end != sq->psn_una)
+		return;
+	/* one that has kept before may have been short of room */
+	if (r->peer == SROCE_PEER_KEEPS) {
+		r->peer = SROCE_PEER_UNKNOWN;
+	} else {
+		r->peer = SROCE_PEER_DROPS;
+		r->vain = RELEARN;
+	}
+	sroce_retry_go_back(qp, ktime_get(), 0, false);
+}
+
+/**
+ * sroce_repair_vain - all had to be sent again to a peer that keeps nothing
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_repair_vain(struct sroce_qp *qp)
+{
+	struct sroce_repair *r = &qp->sq.repair;
+
+	if (r->peer == SROCE_PEER_DROPS && !--r->vain)
+		r->peer = SROCE_PEER_UNKNOWN;
+}
+
+/**
+ * sroce_repair_run - see whether an answer is overdue
+ * @qp: queue pair; the caller owns its send side
+ * @now: the time
+ */
+void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_repair *r = &sq->repair;
+	bool told;
+
+	if (ktime_compare(now, r->rest_due) >= 0) {
+		rest(qp, now);
+		return;
+	}
+	if (ktime_compare(now, r->probe_due) < 0)
+		return;
+	r->probe_due = KTIME_MAX;
+	/* nothing is out, or all is about to be sent again */
+	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una)
+		return;
+	r->probes++;
+	sroce_qp_count(qp, TAIL_PROBES);
+	/* one that a NAK has asked for may have been lost again: it still wants an answer */
+	told = r->out && r->told && sq->psn_una == r->psn;
+	r->out = false;
+	repair(qp, told);
+}
+
+/**
+ * sroce_repair_arm - a turn ends, with something out
+ * @qp: queue pair; the caller owns its send side
+ * @now: the time
+ */
+void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_repair *r = &sq->repair;
+
+	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
+		r->probe_due = ktime_add_ns(now, probe_ns(sq));
+}

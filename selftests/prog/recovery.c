@@ -1,0 +1,551 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What one lost packet costs. Between the two hosts there is no wire but this
+ * program: it carries packets from one netdev to the other, and drops those it
+ * is told to, by their PSN. Side 0 is the requester.
+ */
+#define _GNU_SOURCE
+#include <endian.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netpacket/packet.h>
+#include <net/ethernet.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common.h"
+
+static struct end ea, eb;
+
+#define MTU 1024
+#define LEN (64 * MTU)
+#define SIG IBV_SEND_SIGNALED
+#define ALL UINT32_MAX
+
+/* --- the wire --------------------------------------------------------------------------- */
+
+enum { THERE, BACK };		/* requests, responses */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	unsigned int way;
+	uint32_t psn;		/* or ALL */
+	int opcode;		/* or -1 */
+	unsigned int times;
+} rules[8];
+static unsigned int num_rules;
+static unsigned int carried[2], dropped;	/* RoCE packets since rules_clear() */
+static int wire_fd[2];
+
+static void rules_clear(void)
+{
+	pthread_mutex_lock(&lock);
+	num_rules = 0;
+	carried[THERE] = carried[BACK] = dropped = 0;
+	pthread_mutex_unlock(&lock);
+}
+
+static void drop_op(unsigned int way, uint32_t psn, int opcode, unsigned int times)
+{
+	pthread_mutex_lock(&lock);
+	rules[num_rules].way = way;
+	rules[num_rules].psn = psn == ALL ? ALL : psn & 0xffffff;
+	rules[num_rules].opcode = opcode;
+	rules[num_rules++].times = times;
+	pthread_mutex_unlock(&lock);
+}
+
+static void drop(unsigned int way, uint32_t psn, unsigned int times)
+{
+	drop_op(way, psn, -1, times);
+}
+
+/* Does a frame get through? */
+static bool passes(unsigned int way, const uint8_t *p, size_t len)
+{
+	uint32_t psn;
+	unsigned int i;
+	bool pass = true;
+
+	/* IPv4 without options, UDP to port 4791 */
+	if (len < 54 || p[12] != 8 || p[13] || p[23] != IPPROTO_UDP ||
+	    (p[36] << 8 | p[37]) != 4791)
+		return true;
+	psn = p[51] << 16 | p[52] << 8 | p[53];
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < num_rules && pass; i++) {
+		if (rules[i].way != way || !rules[i].times ||
+		    (rules[i].psn != ALL && rules[i].psn != psn) ||
+		    (rules[i].opcode >= 0 && rules[i].opcode != p[42]))
+			continue;
+		rules[i].times--;
+		dropped++;
+		pass = false;
+	}
+	carried[way] += pass;
+	pthread_mutex_unlock(&lock);
+	return pass;
+}
+
+static void *wire_thread(void *arg)
+{
+	struct pollfd fds[2] = { { .fd = wire_fd[0], .events = POLLIN },
+				 { .fd = wire_fd[1], .events = POLLIN } };
+	static uint8_t frame[65536];
+
+	while (poll(fds, 2, -1) > 0) {
+		for (unsigned int i = 0; i < 2; i++) {
+			struct sockaddr_ll from;
+			socklen_t n = sizeof(from);
+			ssize_t len;
+
+			if (!(fds[i].revents & POLLIN))
+				continue;
+			len = recvfrom(fds[i].fd, frame, sizeof(frame), 0, (void *)&from, &n);
+			if (len <= 0 || from.sll_pkttype == PACKET_OUTGOING)
+				continue;
+			if (passes(i, frame, len) && send(fds[!i].fd, frame, len, 0) < 0)
+				die("wire: send");
+		}
+	}
+	return arg;
+}
+
+/* w0 is towards side 0, w1 towards side 1, both in the namespace w. */
+static void wire_up(void)
+{
+	int here = open("/proc/self/ns/net", O_RDONLY), w = open("/run/netns/w", O_RDONLY);
+	int size = 8 << 20;
+	pthread_t thread;
+	char name[] = "w0";
+
+	if (here < 0 || w < 0 || setns(w, CLONE_NEWNET))
+		die("no namespace w");
+	for (int i = 0; i < 2; i++) {
+		struct sockaddr_ll at = {
+			.sll_family = AF_PACKET,
+			.sll_protocol = htobe16(ETH_P_ALL),
+		};
+
+		name[1] = '0' + i;
+		at.sll_ifindex = if_nametoindex(name);
+		wire_fd[i] = socket(AF_PACKET, SOCK_RAW, htobe16(ETH_P_ALL));
+		if (wire_fd[i] < 0 || bind(wire_fd[i], (void *)&at, sizeof(at)))
+			die("packet socket on %s", name);
+		setsockopt(wire_fd[i], SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
+	}
+	if (setns(here, CLONE_NEWNET) || pthread_create(&thread, NULL, wire_thread, NULL))
+		die("wire");
+	close(here);
+	close(w);
+}
+
+/* --- what was counted -------------------------------------------------------------------- */
+
+static const char * const names[] = {
+	"retransmitted_pkts", "tail_probes", "go_backs", "packet_seq_err", "implied_nak_seq_err",
+	"local_ack_timeout_err", "rx_kept",
+};
+enum { RETRANSMITTED, PROBES, GO_BACKS, SEQ_ERR, IMPLIED, TIMEOUTS, KEPT };
+
+static long long before[2][ARRAY_SIZE(names)];
+
+static void mark(void)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++) {
+		before[0][i] = hw_counter(&ea, names[i]);
+		before[1][i] = hw_counter(&eb, names[i]);
+	}
+}
+
+static long long since(unsigned int side, unsigned int i)
+{
+	return hw_counter(side ? &eb : &ea, names[i]) - before[side][i];
+}
+
+/* Sent again other than by a probe, of which a slow machine may see some. */
+static long long repaired(void)
+{
+	return since(0, RETRANSMITTED) - since(0, PROBES);
+}
+
+static void between(long long got, long long lo, long long hi, const char *what)
+{
+	if (!ok(got >= lo && got <= hi, "%s: %lld", what, got))
+		diag("want: %lld to %lld", lo, hi);
+}
+
+/* --- requests ------------------------------------------------------------------------------ */
+
+static uint64_t next_key = 1;
+
+static void up_as(struct pair *p, uint8_t timeout, uint8_t retry_cnt)
+{
+	pair_create(p, &ea, &eb, &(struct pair_opts) {
+		.sq = 32, .rq = 32, .sge = 1, .buf = 4 * LEN,
+		.access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			  IBV_ACCESS_REMOTE_ATOMIC,
+	});
+	p->conn.mtu = IBV_MTU_1024;
+	p->conn.timeout = timeout;
+	p->conn.retry_cnt = retry_cnt;
+	p->conn.rd_atomic = 8;
+	p->conn.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	pair_connect(p);
+	rules_clear();
+}
+
+/* A timeout is 17 s: who waits for one is seen. */
+static void up(struct pair *p)
+{
+	up_as(p, 22, 7);
+}
+
+static void post(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = 1,
+		.opcode = opcode,
+		.send_flags = SIG,
+		.num_sge = 1,
+		.sg_list = SGE(p->buf[0], len, p->mr[0]->lkey),
+		.wr.rdma = { .remote_addr = (uintptr_t)p->buf[1], .rkey = p->mr[1]->rkey },
+	};
+
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = (uintptr_t)p->buf[1];
+		wr.wr.atomic.compare_add = 1;
+		wr.wr.atomic.rkey = p->mr[1]->rkey;
+	}
+	if (wr_post(p->qp[0], &wr))
+		die("post_send");
+}
+
+/* One request, its data checked; and next_psn moves on. */
+static void done(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len, const char *what)
+{
+	const bool read = opcode == IBV_WR_RDMA_READ;
+	const uint64_t key = next_key++;
+
+	pattern_fill(p->buf[read], key, 0, len);
+	memset(p->buf[!read], 0, len);
+	if (opcode == IBV_WR_SEND && pair_recv(p, 1, 9, 0, len))
+		die("post_recv");
+	post(p, opcode, len);
+	wc_is(p->scq[0], 1, IBV_WC_SUCCESS, NULL, "%s", what);
+	if (opcode == IBV_WR_SEND)
+		wc_is(p->rcq[1], 9, IBV_WC_SUCCESS, NULL, "%s: is received", what);
+	is(pattern_check(p->buf[!read], key, 0, len), -1, "%s: every byte", what);
+	p->psn[0] += len > MTU ? len / MTU : 1;
+}
+
+/* So that a round trip is known */
+static void warm_up(struct pair *p)
+{
+	for (int i = 0; i < 8; i++)
+		done(p, IBV_WR_RDMA_WRITE, 100, "a small WRITE");
+	rules_clear();
+	mark();
+}
+
+static void quiet(void)
+{
+	is(since(0, TIMEOUTS), 0, "no timeout");
+}
+
+/* --- tests ----------------------------------------------------------------------------------- */
+
+static void one(enum ibv_wr_opcode opcode, const char *what)
+{
+	struct pair p;
+
+	up(&p);
+	warm_up(&p);
+	/* the second time, more is known of the peer */
+	for (int i = 0; i < 2; i++) {
+		mark();
+		drop(THERE, p.psn[0] + 10, 1);
+		done(&p, opcode, LEN, what);
+		is(repaired(), 1, "%s: one packet is sent again", what);
+		is(since(0, SEQ_ERR), 1, "%s: by a NAK", what);
+		is(since(0, GO_BACKS), 0, "%s: nothing behind it", what);
+		between(since(1, KEPT), 1, 53, "kept meanwhile");
+		quiet();
+	}
+	pair_destroy(&p);
+}
+
+static void one_write(void)
+{
+	one(IBV_WR_RDMA_WRITE, "a WRITE");
+}
+
+static void one_send(void)
+{
+	one(IBV_WR_SEND, "a SEND");
+}
+
+static void several(void)
+{
+	struct pair p;
+
+	up(&p);
+	warm_up(&p);
+	drop(THERE, p.psn[0] + 5, 1);
+	drop(THERE, p.psn[0] + 20, 1);
+	drop(THERE, p.psn[0] + 40, 1);
+	drop(THERE, p.psn[0] + 41, 1);
+	done(&p, IBV_WR_RDMA_WRITE, LEN, "four packets of a WRITE are lost");
+	between(repaired(), 4, 8, "sent again");
+	is(since(0, GO_BACKS), 0, "nothing else");
+	quiet();
+	pair_destroy(&p);
+}
+
+/* What is sent again is lost as well, more than once: nobody says so. */
+static void again(void)
+{
+	struct pair p;
+
+	up(&p);
+	warm_up(&p);
+	drop(THERE, p.psn[0] + 10, 1);
+	done(&p, IBV_WR_RDMA_WRITE, LEN, "a packet of a WRITE is lost");
+	rules_clear();
+	drop(THERE, p.psn[0] + 10, 3);
+	done(&p, IBV_WR_RDMA_WRITE, LEN, "and another three times");
+	between(since(0, PROBES), 2, 20, "found by probes");
+	is(since(0, GO_BACKS), 0, "nothing else is sent");
+	quiet();
+	pair_destroy(&p);
+}
+
+static void last(void)
+{
+	struct pair p;
+	double t;
+
+	up(&p);
+	warm_up(&p);
+	drop(THERE, p.psn[0], 1);
+	t = now();
+	done(&p, IBV_WR_SEND, 100, "a lone SEND is lost");
+	t = now() - t;
+	ok(t < 5, "found in %.1f ms", t * 1e3);
+	between(since(0, PROBES), 1, 8, "by probes");
+	quiet();
+	is(qp_query(p.qp[0]).retry_cnt, 7, "retry_cnt");
+
+	rules_clear();
+	mark();
+	drop(BACK, p.psn[0], 1);
+	done(&p, IBV_WR_SEND, 100, "the acknowledgement is lost");
+	between(since(0, PROBES), 1, 8, "by probes");
+	quiet();
+	ok(cq_quiet(p.rcq[1], 0.05), "it is received once");
+	pair_destroy(&p);
+}
+
+/* With no retry to spend, probes are none. */
+static void no_retry(void)
+{
+	struct pair p;
+
+	up_as(&p, 22, 0);
+	warm_up(&p);
+	drop(THERE, p.psn[0], 2);
+	done(&p, IBV_WR_SEND, 100, "retry_cnt 0, a lone SEND is lost twice");
+	between(since(0, PROBES), 2, 8, "by probes");
+	quiet();
+	pair_destroy(&p);
+}
+
+/* A probe may ask for all that is left, and for some of it in the message before. */
+static void arrived(long long probes)
+{
+	between(carried[BACK], 64, 64 + 64 * (hw_counter(&ea, "tail_probes") - probes),
+		"responses that arrived");
+}
+
+static void one_read(void)
+{
+	long long probes;
+	struct pair p;
+
+	up(&p);
+	probes = hw_counter(&ea, "tail_probes");
+	warm_up(&p);
+	for (int i = 0; i < 2; i++) {
+		rules_clear();
+		mark();
+		drop(BACK, p.psn[0] + 10, 1);
+		done(&p, IBV_WR_RDMA_READ, LEN, "a response of a READ is lost");
+		between(since(0, IMPLIED) + since(0, PROBES), 1, 1000, "seen by the next, or a probe");
+		between(repaired(), 0, 1, "the request is sent again");
+		arrived(probes);
+		between(since(0, KEPT), 1, 53, "kept meanwhile");
+		quiet();
+	}
+	rules_clear();
+	mark();
+	drop(BACK, p.psn[0] + 63, 1);
+	done(&p, IBV_WR_RDMA_READ, LEN, "the last response is lost");
+	between(since(0, PROBES), 1, 1000, "probes");
+	arrived(probes);
+	quiet();
+
+	rules_clear();
+	mark();
+	drop(BACK, p.psn[0] + 3, 1);
+	drop(BACK, p.psn[0] + 30, 1);
+	drop(BACK, p.psn[0] + 31, 1);
+	done(&p, IBV_WR_RDMA_READ, LEN, "three responses are lost");
+	between(since(0, IMPLIED) + since(0, PROBES), 2, 1000, "seen");
+	quiet();
+	pair_destroy(&p);
+}
+
+static void one_atomic(void)
+{
+	uint64_t value;
+	struct pair p;
+
+	up(&p);
+	warm_up(&p);
+	memset(p.buf[1], 0, 8);
+	drop(BACK, p.psn[0] + 1, 2);
+	for (uint64_t i = 0; i < 3; i++) {
+		post(&p, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
+		wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "FETCH_ADD %d", (int)i);
+		memcpy(&value, p.buf[0], 8);
+		is(value, i, "its result");
+	}
+	memcpy(&value, p.buf[1], 8);
+	is(value, 3, "each is done once");
+	is(dropped, 2, "responses were lost");
+	quiet();
+	pair_destroy(&p);
+}
+
+/* Several at a time, and what is missing is a READ's, a WRITE's or an ATOMIC's */
+static void mixed(void)
+{
+	struct pair p;
+
+	for (unsigned int way = THERE; way <= BACK; way++) {
+		for (unsigned int lost = 0; lost < 18; lost++) {
+			struct ibv_wc wc;
+			unsigned int good = 0;
+
+			up(&p);
+			drop(way, p.psn[0] + lost, 1);
+			pattern_fill(p.buf[1], 7, 0, 8 * MTU);
+			post(&p, IBV_WR_RDMA_READ, 8 * MTU);
+			post(&p, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
+			post(&p, IBV_WR_RDMA_WRITE, 8 * MTU);
+			post(&p, IBV_WR_RDMA_READ, MTU);
+			while (good < 4 && cq_wait(p.scq[0], &wc, PATIENCE) &&
+			       wc.status == IBV_WC_SUCCESS)
+				good++;
+			if (good != 4)
+				is(good, 4, "way %u, packet %u lost: requests that succeed", way, lost);
+			pair_destroy(&p);
+		}
+	}
+	ok(true, "any one of 18 packets, either way");
+}
+
+static void exhausted(void)
+{
+	struct ibv_wc wc;
+	struct pair p;
+	double t;
+
+	/* 4.096 us * 2^16 = 268 ms */
+	for (uint8_t retry = 0; retry < 3; retry++) {
+		up_as(&p, 16, retry);
+		warm_up(&p);
+		drop(THERE, ALL, 1000000);
+		t = now();
+		post(&p, IBV_WR_RDMA_WRITE, 100);
+		wc_is(p.scq[0], 1, IBV_WC_RETRY_EXC_ERR, &wc, "retry_cnt %u", retry);
+		t = now() - t;
+		/* T, 2T, 4T */
+		ok(t >= ((1 << (retry + 1)) - 1) * 0.268 * 0.95, "in %.0f ms", t * 1e3);
+		is(since(0, TIMEOUTS), retry + 1, "timeouts");
+		between(since(0, PROBES), 0, 8, "probes, and no more");
+		pair_destroy(&p);
+	}
+}
+
+static void not_ready(void)
+{
+	struct ibv_wc wc;
+	struct pair p;
+
+	up(&p);
+	warm_up(&p);
+	pair_destroy(&p);
+	up_as(&p, 22, 7);
+	drop(THERE, p.psn[0] + 10, 1);
+	/* the second has no receive: with the first's gap filled it is kept, and refused */
+	if (pair_recv(&p, 1, 9, 0, LEN) || pair_send(&p, 0, 1, 0, LEN, SIG) ||
+	    pair_send(&p, 0, 2, LEN, 100, SIG))
+		die("post");
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "the first SEND");
+	wc_is(p.rcq[1], 9, IBV_WC_SUCCESS, NULL, "its receive");
+	sleep_ms(20);
+	if (pair_recv(&p, 1, 10, LEN, 100))
+		die("post_recv");
+	wc_is(p.scq[0], 2, IBV_WC_SUCCESS, &wc, "the second, whose receive was late");
+	wc_is(p.rcq[1], 10, IBV_WC_SUCCESS, NULL, "its receive");
+	pair_destroy(&p);
+}
+
+/* A peer that goes by IBTA's word gets all again, and soon at once. */
+static void drops(void)
+{
+	struct pair p;
+
+	up(&p);
+	warm_up(&p);
+	for (int i = 0; i < 4; i++) {
+		rules_clear();
+		drop(THERE, p.psn[0] + 10, 1);
+		done(&p, IBV_WR_RDMA_WRITE, LEN, "a WRITE to one that keeps nothing");
+	}
+	between(since(0, GO_BACKS), 4, 12, "times all was sent again");
+	drop(BACK, p.psn[0] + 10, 1);
+	done(&p, IBV_WR_RDMA_READ, LEN, "a READ of one that keeps nothing");
+	quiet();
+	pair_destroy(&p);
+}
+
+static const struct test tests[] = {
+	TEST(one_write),
+	TEST(one_send),
+	TEST(several),
+	TEST(again),
+	TEST(last),
+	TEST(no_retry),
+	TEST(one_read),
+	TEST(one_atomic),
+	TEST(mixed),
+	TEST(exhausted),
+	TEST(not_ready),
+	TEST(drops),
+};
+
+int main(int argc, char **argv)
+{
+	wire_up();
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
+}
