@@ -21,6 +21,13 @@
 /* Below that, it is the peer's processor that is busy, or ours */
 #define PROBE_MIN_NS	(100 * NSEC_PER_USEC)
 
+/*
+ * A timer that fires for nothing costs as much as a message. Where nothing has been
+ * missing for a while, the first that is may wait for that long.
+ */
+#define PROBE_CALM_NS	(4 * NSEC_PER_MSEC)
+#define LOSSY_NS	(10 * NSEC_PER_SEC)
+
 /* In a row, each after twice the time: what has not helped by then does not. */
 #define PROBES_MAX	8
 
@@ -31,10 +38,12 @@
 #define RELEARN		64
 
 /* Until a probe is due, by the round trips of packets that were sent once */
-static u64 probe_ns(const struct sroce_sq *sq)
+static u64 probe_ns(const struct sroce_sq *sq, ktime_t now)
 {
+	const u64 least = ktime_before(now, sq->repair.lossy) ? PROBE_MIN_NS : PROBE_CALM_NS;
+
 	if (sq->srtt)
-		return max_t(u64, 2 * sq->srtt + 4 * sq->rttvar, PROBE_MIN_NS);
+		return max_t(u64, 2 * sq->srtt + 4 * sq->rttvar, least);
 	/* of a network that loses a packet of every window from the start */
 	return sq->repair.took ? max_t(u64, 4 * sq->repair.took, PROBE_MIN_NS) : PROBE_FIRST_NS;
 }
@@ -44,12 +53,12 @@ static u64 probe_ns(const struct sroce_sq *sq)
  * behind a window. As they may be answered for their first sending, which came
  * late, this is no measure of the round trip (Karn).
  */
-static u64 answer_ns(const struct sroce_sq *sq)
+static u64 answer_ns(const struct sroce_sq *sq, ktime_t now)
 {
 	const struct sroce_repair *r = &sq->repair;
 
 	if (!r->took)
-		return probe_ns(sq);
+		return probe_ns(sq, now);
 	return max_t(u64, r->took + 4 * r->took_var, PROBE_MIN_NS);
 }
 
@@ -96,6 +105,7 @@ void sroce_repair_reset(struct sroce_qp *qp)
 	r->probes = 0;
 	r->vain = 0;
 	r->num = 1;
+	r->lossy = 0;
 	r->took = 0;
 	r->took_var = 0;
 }
@@ -186,13 +196,13 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end)
 {
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_repair *r = &sq->repair;
-
 	const ktime_t now = ktime_get();
 
 	r->out = true;
 	r->end = end;
 	r->sent = now;
-	r->probe_due = ktime_add_ns(now, answer_ns(sq) << r->probes);
+	r->lossy = ktime_add_ns(now, LOSSY_NS);
+	r->probe_due = ktime_add_ns(now, answer_ns(sq, now) << r->probes);
 	trace_sroce_repair(qp, r->psn, end, r->told, r->probes);
 }
 
@@ -223,7 +233,7 @@ void sroce_repair_moved(struct sroce_qp *qp)
 			r->peer = SROCE_PEER_KEEPS;
 		sroce_repair_forget(qp);
 	} else {
-		r->rest_due = ktime_add_ns(now, answer_ns(sq));
+		r->rest_due = ktime_add_ns(now, answer_ns(sq, now));
 	}
 }
 
@@ -313,5 +323,5 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 	struct sroce_repair *r = &sq->repair;
 
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
-		r->probe_due = ktime_add_ns(now, probe_ns(sq));
+		r->probe_due = ktime_add_ns(now, probe_ns(sq, now));
 }

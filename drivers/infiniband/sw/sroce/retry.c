@@ -37,16 +37,28 @@ static ktime_t ack_deadline(const struct sroce_qp *qp, ktime_t now)
 	return ktime_add_ns(now, 4096ULL << qp->attr.timeout << min(in_a_row, 2U));
 }
 
+/* The next deadline; KTIME_MAX for none. Who does not own the send side gets a recent one. */
+static ktime_t next_due(const struct sroce_sq *sq)
+{
+	ktime_t next = min3(READ_ONCE(sq->deadline), READ_ONCE(sq->backoff),
+			    READ_ONCE(sq->nak_due));
+
+	return min3(next, READ_ONCE(sq->repair.probe_due), READ_ONCE(sq->repair.rest_due));
+}
+
 /**
  * sroce_retry_timer - a deadline may have passed
  * @timer: the send side's
  *
- * Softirq.
+ * Softirq. Where all has been acknowledged meanwhile, there is nothing to be
+ * done; an owner that sets a deadline later finds the timer not queued.
  */
 enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer)
 {
 	struct sroce_qp *qp = container_of(timer, struct sroce_qp, sq.timer);
 
+	if (next_due(&qp->sq) == KTIME_MAX)
+		return HRTIMER_NORESTART;
 	set_bit(SROCE_SQ_TIMER, &qp->sq.flags);
 	/* not from here: a turn arms this timer, which is not yet done */
 	tasklet_schedule(&qp->sq.task);
@@ -284,8 +296,7 @@ void sroce_retry_arm(struct sroce_qp *qp)
 	if (qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD)
 		return;
 	set_deadlines(qp);
-	next = min3(sq->deadline, sq->backoff, sq->nak_due);
-	next = min3(next, sq->repair.probe_due, sq->repair.rest_due);
+	next = next_due(sq);
 	if (next == KTIME_MAX)
 		return;
 	if (!hrtimer_is_queued(&sq->timer) ||

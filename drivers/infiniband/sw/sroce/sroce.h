@@ -663,6 +663,7 @@ enum sroce_peer {
  * @psn: the packet; with @due, only as long as it is psn_una
  * @end: the first behind what was sent, or, of a READ, asked for
  * @sent: when it was
+ * @lossy: until when the network is taken for one that loses packets
  * @took: how long an answer took, in nanoseconds, smoothed; 0 before the first
  * @took_var: how far that is off, on the average
  * @probe_due: nothing was heard for so long that we ask; KTIME_MAX for never
@@ -681,6 +682,7 @@ struct sroce_repair {
 	u32 psn;
 	u32 end;
 	ktime_t sent;
+	ktime_t lossy;
 	u64 took;
 	u64 took_var;
 	ktime_t probe_due;
