@@ -62,21 +62,6 @@ static u64 answer_ns(const struct sroce_sq *sq, ktime_t now)
 	return max_t(u64, r->took + 4 * r->took_var, PROBE_MIN_NS);
 }
 
-static void answered(struct sroce_repair *r, ktime_t now)
-{
-	const u64 took = ktime_to_ns(ktime_sub(now, r->sent));
-	u64 off;
-
-	if (!r->took) {
-		r->took = max(took, 1ULL);
-		r->took_var = took / 2;
-		return;
-	}
-	off = took > r->took ? took - r->took : r->took - took;
-	r->took_var += off / 4 - r->took_var / 4;
-	r->took += took / 8 - r->took / 8;
-}
-
 /**
  * sroce_repair_forget - where to go on from is decided otherwise
  * @qp: queue pair; the caller owns its send side
@@ -202,7 +187,9 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end)
 	r->end = end;
 	r->sent = now;
 	r->lossy = ktime_add_ns(now, LOSSY_NS);
-	r->probe_due = ktime_add_ns(now, answer_ns(sq, now) << r->probes);
+	r->probe_due = KTIME_MAX;
+	if (r->probes < PROBES_MAX)
+		r->probe_due = ktime_add_ns(now, answer_ns(sq, now) << r->probes);
 	trace_sroce_repair(qp, r->psn, end, r->told, r->probes);
 }
 
@@ -227,7 +214,8 @@ void sroce_repair_moved(struct sroce_qp *qp)
 		return;
 	now = ktime_get();
 	if (r->out && r->once)
-		answered(r, now);
+		sroce_retry_smooth(&r->took, &r->took_var,
+				   ktime_to_ns(ktime_sub(now, r->sent)));
 	if (beyond > 0 || sq->psn_una == sq->psn_nxt) {
 		if (r->out && r->told && beyond > 0)
 			r->peer = SROCE_PEER_KEEPS;

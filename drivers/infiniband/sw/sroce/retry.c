@@ -131,28 +131,40 @@ void sroce_retry_time(struct sroce_qp *qp, u32 psn)
 }
 
 /**
+ * sroce_retry_smooth - a time has been measured once more (RFC 6298)
+ * @mean: smoothed, in nanoseconds; 0 before the first
+ * @off: how far times are off that, on the average
+ * @ns: the time
+ */
+void sroce_retry_smooth(u64 *mean, u64 *off, u64 ns)
+{
+	u64 now_off;
+
+	if (!*mean) {
+		*mean = max(ns, 1ULL);
+		*off = ns / 2;
+		return;
+	}
+	now_off = ns > *mean ? ns - *mean : *mean - ns;
+	*off += now_off / 4 - *off / 4;
+	*mean += ns / 8 - *mean / 8;
+}
+
+/**
  * sroce_retry_acked - @psn_una has moved: has the timed packet arrived?
  * @qp: queue pair; the caller owns its send side
  */
 void sroce_retry_acked(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
-	u64 rtt, off;
 
 	/* what was missing has come */
 	sq->nak_due = KTIME_MAX;
 	if (!sq->rtt_start || wire_psn_diff(sq->psn_una, sq->rtt_psn) <= 0)
 		return;
-	rtt = ktime_to_ns(ktime_sub(ktime_get(), sq->rtt_start));
+	sroce_retry_smooth(&sq->srtt, &sq->rttvar,
+			   ktime_to_ns(ktime_sub(ktime_get(), sq->rtt_start)));
 	sq->rtt_start = 0;
-	if (!sq->srtt) {
-		sq->srtt = max(rtt, 1ULL);
-		sq->rttvar = rtt / 2;
-		return;
-	}
-	off = rtt > sq->srtt ? rtt - sq->srtt : sq->srtt - rtt;
-	sq->rttvar += off / 4 - sq->rttvar / 4;
-	sq->srtt += rtt / 8 - sq->srtt / 8;
 }
 
 /*

@@ -1649,6 +1649,7 @@ void sroce_kept_purge(struct sroce_qp *qp, struct sroce_kept *kept);
 enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer);
 void sroce_retry_run(struct sroce_qp *qp);
 void sroce_retry_progress(struct sroce_qp *qp);
+void sroce_retry_smooth(u64 *mean, u64 *off, u64 ns);
 void sroce_retry_acked(struct sroce_qp *qp);
 void sroce_retry_rnr(struct sroce_qp *qp, u8 code);
 void sroce_retry_nak(struct sroce_qp *qp, u8 syndrome);
