@@ -695,7 +695,7 @@ static u32 rx_middles(struct rx_burst *rx, u32 left, u32 seg)
 		u32 crc;
 
 		if (memcmp(bth, first, WIRE_BTH_ACKREQ) ||
-		    bth[WIRE_BTH_ACKREQ] & (u8)~WIRE_BTH_A ||
+		    bth[WIRE_BTH_ACKREQ] & (0xff ^ WIRE_BTH_A) ||
 		    wire_get24(bth + WIRE_BTH_PSN) != *psn)
 			break;
 		if (!rx->self) {
