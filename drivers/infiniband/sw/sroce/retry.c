@@ -57,6 +57,8 @@ enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer)
 {
 	struct sroce_qp *qp = container_of(timer, struct sroce_qp, sq.timer);
 
+	/* pairs with sroce_retry_arm(): we see its deadline, or it sees us not queued */
+	smp_mb();
 	if (next_due(&qp->sq) == KTIME_MAX)
 		return HRTIMER_NORESTART;
 	set_bit(SROCE_SQ_TIMER, &qp->sq.flags);
@@ -311,6 +313,8 @@ void sroce_retry_arm(struct sroce_qp *qp)
 	next = next_due(sq);
 	if (next == KTIME_MAX)
 		return;
+	/* a deadline before a look at the timer, which may be firing for an older one */
+	smp_mb();
 	if (!hrtimer_is_queued(&sq->timer) ||
 	    ktime_compare(next, hrtimer_get_expires(&sq->timer)) < 0)
 		hrtimer_start(&sq->timer, next, HRTIMER_MODE_ABS_SOFT);

@@ -781,12 +781,13 @@ static enum send_result repair_one(struct send_turn *turn, u32 psn)
 	sq->flight = flight;
 	sq->unasked = unasked;
 	turn->start = psn;
-	if (flushed != SENT) {
-		sq->repair.due = true;
+	/* refused, or not even written: it is still to be sent */
+	if (flushed != SENT)
 		return flushed;
-	}
-	if (end != sq->repair.psn)
-		sroce_repair_sent(qp, end);
+	if (end == sq->repair.psn)
+		return res;
+	sq->repair.due = false;
+	sroce_repair_sent(qp, end);
 	return res;
 }
 
@@ -797,10 +798,13 @@ static enum send_result send_repair(struct send_turn *turn)
 	struct sroce_repair *r = &sq->repair;
 	const u32 psn = sq->psn_nxt;
 	enum send_result res = SENT;
-	const bool due = r->due;
 
-	r->due = false;
-	if (due && r->psn == sq->psn_una && psn != sq->psn_una && !sq->fault.active)
+	/* its memory is being brought: then, with the rest that may be held for it */
+	if (sq->fault.active)
+		return SEND_STOP;
+	if (r->due && (r->psn != sq->psn_una || psn == sq->psn_una))
+		sroce_repair_forget(turn->qp);
+	if (r->due)
 		res = repair_one(turn, psn);
 	return res == SENT && r->hold ? SEND_STOP : res;
 }
