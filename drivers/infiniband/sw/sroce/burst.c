@@ -307,8 +307,9 @@ void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num)
 }
 
 /*
- * Zero is allowed over IPv4 (RFC 768), but a receiver's GRO does not look at such a packet, and lets it
- * overtake those before it that it holds back to be joined.
+ * Zero is allowed over IPv4 (RFC 768), but a receiver's GRO does not look at
+ * such a packet, and lets it overtake those before it that it holds back to be
+ * joined.
  */
 static void put_checksum(struct sk_buff *skb, const struct sroce_path *path)
 {
