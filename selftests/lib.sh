@@ -49,11 +49,6 @@ skip() { # NAME REASON
 	echo "ok $tap_n - $1 # SKIP $2"
 }
 
-todo() { # NAME REASON
-	tap_n=$((tap_n + 1))
-	echo "not ok $tap_n - $1 # TODO $2"
-}
-
 skip_all() { # REASON
 	echo "1..0 # SKIP $*"
 	exit 4
@@ -419,17 +414,22 @@ port_active() { # LINK
 	grep -q ACTIVE "/sys/class/infiniband/$1/ports/1/state"
 }
 
-# roce0 is rdma_rxe's, in the initial namespace, where it works on every kernel;
-# roce1 is sroce's, in b.
-rxe_up() {
-	local i s
-
+# Ready for a link of rdma_rxe's in the initial namespace, where it works on every
+# kernel, and one of sroce's in b.
+rxe_start() {
 	[ "$TYPE" = sroce ] || skip_all "the device under test is sroce"
 	load_module
 	probe rdma_rxe || skip_all "no rdma_rxe in this kernel"
 	hosts_down
 	defer hosts_down
 	host_ns b
+}
+
+# roce0 is rdma_rxe's; roce1 is sroce's.
+rxe_up() {
+	local i s
+
+	rxe_start
 	ip link add v0 type veth peer name v1 netns b || bail "cannot make a veth pair"
 	echo 0 >/proc/sys/net/ipv6/conf/v0/accept_dad
 	ip link set v0 up

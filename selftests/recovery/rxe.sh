@@ -8,12 +8,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 need_bin recovery
-[ "$TYPE" = sroce ] || skip_all "the device under test is sroce"
-load_module
-probe rdma_rxe || skip_all "no rdma_rxe in this kernel"
-hosts_down
-defer hosts_down
-host_ns b
+rxe_start
 host_ns w
 # the requester's side of the wire is w0
 ip link add v0 mtu 1500 type veth peer name w1 netns w mtu 1500 &&

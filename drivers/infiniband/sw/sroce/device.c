@@ -113,7 +113,7 @@ bool sroce_port_up(const struct net_device *ndev)
 }
 
 /**
- * sroce_port_mtu - the largest path MTU that the netdev has room for now
+ * sroce_port_mtu - the largest path MTU that fits the netdev's
  * @ibdev: the link's device
  *
  * Return: at least IB_MTU_256, what there always is.

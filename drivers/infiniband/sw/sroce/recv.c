@@ -1156,9 +1156,11 @@ static bool middle_place(struct sroce_qp *qp, u32 len, u64 *addr)
 		*addr = rq->va + rq->mr_delta;
 		return rq->mr && rq->mr_remote && rq->mr_key == rq->rkey && rq->left > len;
 	case SROCE_RECV_SEND:
+		if (rq->sge == rq->wqe->num_sge)
+			return false;
 		sge = &rq->wqe->sge[rq->sge];
 		*addr = sge->addr + rq->sge_off;
-		return rq->sge < rq->wqe->num_sge && sge->length - rq->sge_off >= len &&
+		return sge->length - rq->sge_off >= len &&
 		       rq->mr && !rq->mr_remote && rq->mr_key == sge->lkey &&
 		       sroce_mr_covers(rq->mr, *addr, len, IB_ACCESS_LOCAL_WRITE);
 	default:
