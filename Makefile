@@ -116,10 +116,10 @@ check-all:
 	+@$(MAKE) check KERNEL=trixie T='$(on_others)'
 	+@$(MAKE) check KERNEL=sid T='$(on_others)'
 
-#: bench      measure it beside others, on a native kernel and in VMs: hours; QUICK=1 for minutes
+#: bench      measure it beside others, on a native kernel and in VMs: hours; QUICK=1 for minutes, NETWORKS=1 for lossy ones
 # BENCH is for more options, see tools/bench/bench -h.
 bench: deps
-	@tools/bench/bench $(if $(QUICK),-q) $(BENCH)
+	@tools/bench/bench $(if $(QUICK),-q) $(if $(NETWORKS),-n) $(BENCH)
 
 # The machine ready, the kernel there, and both halves built for it.
 lab: deps

@@ -14,6 +14,8 @@ cat >"$TMP/lines" <<-EOT
 	lat    q    1500 us   rxe:0.8             x
 	many   q    1500 MB/s =bw:0.8             x
 	free   q    1500 1/s  siw                 x
+	rate   n    1500 MB/s 125:0.7             x
+	tail   n    1500 us   /p99.9=lat:20       x
 EOT
 
 # WHERE LINE MTU CONTENDER UNIT VALUES..., a round each; - with no reason of ours
@@ -41,6 +43,9 @@ results native free 1500 sroce 1/s 5
 results native free 1500 siw 1/s - -
 results native free/cpu 1500 sroce us/msg 2
 results native free/cpu 1500 rxe us/msg 4
+results native rate 1500 sroce MB/s 80
+results native tail 1500 sroce us 9
+results native tail/p99.9 1500 sroce us 181
 results vm bw 1500 sroce MB/s 1000
 results vm bw 1500 rxe MB/s 100
 results vm lat 1500 sroce us 11
@@ -72,11 +77,14 @@ has 'many 1500 MB/s 560.0 bw 0.80 >= 0.8 reached' "another line as the floor, ju
 has 'free 1500 1/s 5.000 -' "what was not measured"
 has ' not measured: siw: out of order' "and why"
 has 'free/cpu 1500 us/msg 2.000 4.000 rxe 0.50' "a figure without floors has a ratio"
+has 'rate 1500 MB/s 80.00 125 0.64 >= 0.7 MISSED' "a number as the floor"
+has 'tail 1500 us 9.000' "no floor of its own"
+has 'tail/p99.9 1500 us 181.0 lat 20.11 <= 20 MISSED' "but of another figure that the line has"
 has 'bw 1500 MB/s 1000 100.0 rxe 10.00 >= 2 reached' "in a VM, twice rdma_rxe's: as numbers"
 has 'lat 1500 us 11.00 10.00 rxe 1.10 <= 1 MISSED' "and no slower"
 has 'many 1500 MB/s 7.000 bw 0.01 >= 0.8 MISSED' "one figure is enough"
 has 'bw 4200 MB/s - rxe \? of 2' "a floor of what was not measured"
-has 'floors: 3 reached, 5 missed, 1 unknown' "all floors"
+has 'floors: 3 reached, 7 missed, 1 unknown' "all floors"
 
 summary plot >"$TMP/out"
 has $'native\tbw\t1500\tsroce\t700\t500\t9000' "to plot: median, least, most"
@@ -88,5 +96,5 @@ is "$(awk '/^=+  /{ print length }' "$TMP/out" | sort -u | wc -l)" 2 "its rules 
 
 # the table itself can be read
 awk -f "$bench/summary.awk" "$bench/lines" "$TMP/results" >/dev/null && ok "its own table"
-is "$(awk '!/^#/ && NF && (NF < 6 || $2 !~ /^[qfvp]+$/ || $3 !~ /^[0-9,]+$/)' "$bench/lines")" "" "its lines are whole"
+is "$(awk '!/^#/ && NF && (NF < 6 || $2 !~ /^[qfnvp]+$/ || $3 !~ /^[0-9,]+$/)' "$bench/lines")" "" "its lines are whole"
 done_testing

@@ -20,9 +20,18 @@ BEGIN {
 # The table of lines has spaces, which are no tabs.
 NF == 1 {
 	split($0, w, " +")
-	key = w[1] SUBSEP w[3]
-	floors[key] = w[5]
 	unit_of[w[1]] = w[4]
+	c = split(w[5], f, ",")
+	for (i = 1; i <= c; i++) {
+		# of the line's own figure, or of another
+		name = w[1]
+		if (match(f[i], "^/[a-z0-9.]+=")) {
+			name = name substr(f[i], 1, RLENGTH - 1)
+			f[i] = substr(f[i], RLENGTH)
+		}
+		key = name SUBSEP w[3]
+		floors[key] = floors[key] (key in floors && floors[key] != "" ? "," : "") f[i]
+	}
 	next
 }
 
@@ -111,7 +120,9 @@ function verdict(key, floor,    p, colon, other, need, mine, theirs, ratio, good
 	other = colon ? substr(floor, 1, colon - 1) : floor
 	need = colon ? substr(floor, colon + 1) : ""
 	mine = median(key SUBSEP "sroce")
-	if (other ~ /^=/) {
+	if (other ~ /^[0-9]/) {
+		theirs = other
+	} else if (other ~ /^=/) {
 		other = substr(other, 2)
 		theirs = median(p[1] SUBSEP other SUBSEP p[3] SUBSEP "sroce")
 	} else {
@@ -162,7 +173,7 @@ function reasons(key,    i, k, text)
 
 function row(name, mtu, what, cells, says,    j, text)
 {
-	text = sprintf("%-20s %4s %-6s", name, mtu, what)
+	text = sprintf("%-23s %4s %-6s", name, mtu, what)
 	for (j = 1; j <= columns; j++)
 		text = text sprintf(" %11s", cells[j])
 	text = text "   " says
