@@ -116,6 +116,10 @@ check-all:
 	+@$(MAKE) check KERNEL=trixie T='$(on_others)'
 	+@$(MAKE) check KERNEL=sid T='$(on_others)'
 
+#: check-model the model of the recovery alone: a million schedules
+check-model:
+	@LONG=1 selftests/model/model.t
+
 #: bench      measure it beside others, on a native kernel and in VMs: hours; QUICK=1 for minutes, NETWORKS=1 for lossy ones
 # BENCH is for more options, see tools/bench/bench -h.
 bench: deps
@@ -143,5 +147,5 @@ clean:
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules kverbs ceiling provider install uninstall demo check check-long check-all bench lab built tests clean distclean
+.PHONY: help deps modules kverbs ceiling provider install uninstall demo check check-long check-all check-model bench lab built tests clean distclean
 .DEFAULT_GOAL := help

@@ -1,0 +1,132 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# lab: timeout 600
+#
+# The requester and the responder, as a model, against random loss, doubling,
+# reordering and delay: MODEL_SCHEDULES of them (100000; with LONG, 1000000). To
+# know that it finds what it looks for, rules are then broken one by one, and
+# each has to be missed within PLANTED_MAX schedules.
+#
+# A schedule that fails is shown again by build/selftests/model/model -s NUMBER -v.
+
+. "$(dirname "$0")/../wire/wire.sh"
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+OUT=$REPO/build/selftests/model
+# shellcheck disable=SC2034 # of wire.sh
+FLAGS="-std=gnu11 -g -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes"
+SCHEDULES=${MODEL_SCHEDULES:-${LONG:+1000000}}
+SCHEDULES=${SCHEDULES:-100000}
+SANITIZED_MAX=10000
+PLANTED_MAX=200000
+
+# shellcheck disable=SC2086 # lists
+need_cc "$CC" $SAN
+n=0
+failed=0
+
+result() { # STATUS NAME
+	n=$((n + 1))
+	if [ "$1" = 0 ]; then
+		echo "ok $n - $2"
+	else
+		echo "not ok $n - $2"
+		failed=1
+	fi
+}
+
+build() { # OUTPUT MODEL WIRE FLAGS...
+	local out=$1 model=$2 wire=$3
+
+	shift 3
+	compile "$CC" "$out" "$@" -I"$wire" -I"$model" "$model"/*.c "$wire"/*.c
+}
+
+# What the schedules were like: each rule was needed, and most ended well.
+went_everywhere() { # LOG
+	awk '$2 == "ended" { ends[$3] = $4; all += $4 }
+		$2 == "seen" { rules++; if (!$4) { print "# never seen: " $3; bad = 1 } }
+		END {
+			if (ends["success"] < 0.7 * all || !ends["RETRY_EXC_ERR"] ||
+			    !ends["RNR_RETRY_EXC_ERR"] || !ends["REM_ACCESS_ERR"])
+				bad = 1
+			exit bad || rules < 20
+		}' "$1"
+}
+
+run_model() {
+	local log=$OUT/log start=$SECONDS progress=()
+
+	[ -z "${LONG:-}" ] || progress=(-p)
+	build "$OUT/model" "$HERE" "$WIRE" -O2 || bail "cannot build the model"
+	"$OUT/model" "${progress[@]}" -n "$SCHEDULES" >"$log"
+	result $? "each of $SCHEDULES schedules ends as it should"
+	echo "# $((SECONDS - start)) s"
+	sed 's/^SCHEDULE/# SCHEDULE/' "$log"
+	went_everywhere "$log"
+	result $? "they went everywhere"
+}
+
+run_sanitized() {
+	# shellcheck disable=SC2086 # lists
+	build "$OUT/model.san" "$HERE" "$WIRE" -O1 $SAN || bail "cannot build the model"
+	"$OUT/model.san" -n $SANITIZED_MAX >"$OUT/log.san" 2>&1
+	result $? "$SANITIZED_MAX of them under the sanitizers"
+	grep -v '^# ' "$OUT/log.san" | head -n 40 | sed 's/^/# /'
+}
+
+# A copy of the model or of wire/ with FILE changed by SED, which has to matter.
+plant() { # NAME FILE SED
+	local name=$1 file=$2 sed=$3 dir=$OUT/planted log=$OUT/planted.log rc
+
+	rm -rf "$dir"
+	mkdir "$dir" || bail "cannot make $dir"
+	cp "$HERE"/*.[ch] "$WIRE"/*.[ch] "$dir" || bail "cannot copy the model"
+	cp "$dir/$file" "$OUT/before"
+	sed -i "$sed" "$dir/$file"
+	if cmp -s "$dir/$file" "$OUT/before"; then
+		result 1 "planted: $name"
+		echo "# $file has changed: give this fault another sed expression"
+		return
+	fi
+	if ! compile "$CC" "$OUT/model.planted" -O1 -w -I"$dir" "$dir"/*.c 2>"$log"; then
+		result 1 "planted: $name"
+		head -n 20 "$log" | sed 's/^/# /'
+		return
+	fi
+	timeout 100 "$OUT/model.planted" -n $PLANTED_MAX >"$log" 2>&1
+	rc=$?
+	[ $rc = 1 ] && grep -q '^SCHEDULE' "$log"
+	result $? "planted, and found: $name"
+	grep '^SCHEDULE' "$log" | cut -c1-120 | sed 's/^/# /'
+}
+
+mkdir -p "$OUT" || bail "cannot make $OUT"
+run_model
+run_sanitized
+plant "an ATOMIC that comes again is executed again" responder.c \
+	's/^\tres->resume = again_resume(res, end);/&\n\tif (res->class == WIRE_CLASS_ATOMIC)\n\t\tatomic_op(w.mem + (pkt->va - w.va), pkt);/'
+plant "its result is what is there by then" responder.c \
+	's/^\tres->resume = again_resume(res, end);/&\n\tif (res->class == WIRE_CLASS_ATOMIC)\n\t\tmemcpy(\&res->orig, w.mem + (pkt->va - w.va), 8);/'
+plant "a request is taken before its turn" responder.c 's/ahead > 0/ahead > 1/'
+plant "a SEND that comes again is delivered again" responder.c 's/ahead < 0/ahead < -1/'
+plant "a READ's response is taken before its turn" completer.c \
+	's/if (sq->psn_una != psn)$/if (wire_psn_diff(psn, sq->psn_una) > 1)/'
+plant "an acknowledgement goes past a READ without its response" completer.c \
+	's/if (!sq->num_rd)$/if (1)/'
+plant "a probe costs a retry" requester.c 's/^\tr->probes++;/&\n\tsq->retry_left -= !!sq->retry_left;/'
+plant "retries are never given back" requester.c '/sq->retry_left = (u8)w.plan.retry_cnt;/s/=/= sq->retry_left ?:/'
+plant "RNR for ever has an end" completer.c 's/w.plan.rnr_retry != 7/1/'
+plant "what is held back stays so" requester.c '/^void repair_forget/,/^}/s/r->hold = false;//'
+plant "a fence holds nothing back" requester.c 's/wqe->fence && sq->num_rd/0/'
+plant "PSNs do not wrap" psn.h 's/(__s32)((a - b) << 8) >> 8/(__s32)(a - b)/'
+plant "more is kept than may be" keep.c '/bytes > kept->max_bytes - kept->bytes/,+1d'
+plant "the rest of an skb is kept for nothing" keep.c \
+	'/^void kept_take/,/^}/s/pass_charge(late, next)/uncharge(kept, late)/'
+plant "the ICRC leaves out the PSN" icrc.c 's/return put_bytes(p, bth + WIRE_BTH_DQPN, /return put_ones(p, /'
+plant "who asks anew while an answer leaves gets no other" responder.c \
+	'/if (done->next == res->num_pkts)/,+1d'
+plant "what was acknowledged is in flight, behind a READ" requester.c \
+	's/if (sq->flight && swqe_op/if (stream \&\& swqe_op/'
+echo "1..$n"
+exit $failed

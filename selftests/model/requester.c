@@ -1,0 +1,788 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The requester: repair.c, retry.c and send.c, in this order.
+ */
+#include "model.h"
+
+#define sq (&w.sq)
+
+/* repair.c */
+
+#define PROBE_FIRST_NS	(10 * NSEC_PER_MSEC)
+#define PROBE_MIN_NS	(100 * NSEC_PER_USEC)
+#define PROBE_CALM_NS	(4 * NSEC_PER_MSEC)
+#define LOSSY_NS	(10 * NSEC_PER_SEC)
+#define PROBES_MAX	8
+#define REPAIR_MAX	64
+#define RELEARN		64
+
+static u64 probe_ns(ktime_t now)
+{
+	const u64 least = now < sq->repair.lossy ? PROBE_MIN_NS : PROBE_CALM_NS;
+
+	if (sq->srtt)
+		return max(2 * sq->srtt + 4 * sq->rttvar, least);
+	if (sq->repair.took)
+		return max(4 * sq->repair.took, (u64)PROBE_MIN_NS);
+	return PROBE_FIRST_NS;
+}
+
+static u64 answer_ns(ktime_t now)
+{
+	const struct repair *r = &sq->repair;
+
+	if (!r->took)
+		return probe_ns(now);
+	return max(r->took + 4 * r->took_var, (u64)PROBE_MIN_NS);
+}
+
+void repair_forget(void)
+{
+	struct repair *r = &sq->repair;
+
+	r->due = false;
+	r->out = false;
+	r->hold = false;
+	r->rest_due = KTIME_MAX;
+	r->probe_due = KTIME_MAX;
+}
+
+static void repair_reset(void)
+{
+	struct repair *r = &sq->repair;
+
+	repair_forget();
+	r->peer = PEER_UNKNOWN;
+	r->probes = 0;
+	r->vain = 0;
+	r->num = 1;
+	r->lossy = 0;
+	r->took = 0;
+	r->took_var = 0;
+}
+
+static void repair(bool told)
+{
+	struct repair *r = &sq->repair;
+
+	if (r->out && sq->psn_una == r->end)
+		r->num = (u8)min(r->num * 4, REPAIR_MAX);
+	else
+		r->num = 1;
+	r->psn = sq->psn_una;
+	r->due = true;
+	r->out = false;
+	r->told = told;
+	/* the rest may have to follow, and nothing new before that */
+	r->hold = told && r->peer == PEER_UNKNOWN;
+	r->rest_due = KTIME_MAX;
+}
+
+static void repair_oldest(void)
+{
+	sq->repair.out = false;
+	repair(false);
+}
+
+/* Is the packet at psn_una on its way again, or about to be? */
+static bool under_way(void)
+{
+	const struct repair *r = &sq->repair;
+
+	return r->due || (r->out && wire_psn_diff(sq->psn_una, r->end) < 0);
+}
+
+void repair_nak(u8 syndrome)
+{
+	const bool told = syndrome == (WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
+
+	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una || under_way())
+		return;
+	if (w.plan.plain_requester) {
+		if (told || !sq->went_back || ktime_get() >= sq->went_back + (s64)sq->srtt)
+			retry_go_back(ktime_get(), syndrome, told);
+	} else if (!told) {
+		seen[SEEN_IMPLIED]++;
+		repair(false);
+	} else if (sq->repair.peer == PEER_DROPS) {
+		retry_nak(syndrome);
+	} else if (!sq->retry_left) {
+		send_fail(WC_RETRY_EXC_ERR, syndrome);
+	} else {
+		sq->retry_left--;
+		repair(true);
+	}
+}
+
+static void repair_sent(u32 end)
+{
+	struct repair *r = &sq->repair;
+	const ktime_t now = ktime_get();
+
+	r->out = true;
+	r->end = end;
+	r->sent = now;
+	r->lossy = now + LOSSY_NS;
+	r->probe_due = KTIME_MAX;
+	if (r->probes < PROBES_MAX)
+		r->probe_due = now + (s64)(answer_ns(now) << r->probes);
+	seen[SEEN_REPAIR]++;
+	trace("repair psn=%u end=%u told=%d probes=%u peer=%u", r->psn, end, r->told, r->probes,
+	      r->peer);
+}
+
+static void retry_smooth(u64 *mean, u64 *off, u64 ns);
+
+void repair_moved(void)
+{
+	struct repair *r = &sq->repair;
+	ktime_t now;
+	s32 beyond;
+
+	r->once = !r->probes;
+	r->probes = 0;
+	r->probe_due = KTIME_MAX;
+	if (!r->out && !r->due)
+		return;
+	beyond = r->out ? wire_psn_diff(sq->psn_una, r->end) : 1;
+	if (beyond < 0)
+		return;
+	now = ktime_get();
+	if (r->out && r->once)
+		retry_smooth(&r->took, &r->took_var, (u64)(now - r->sent));
+	if (beyond > 0 || sq->psn_una == sq->psn_nxt) {
+		if (r->out && r->told && beyond > 0) {
+			r->peer = PEER_KEEPS;
+			seen[SEEN_KEEPS]++;
+		}
+		repair_forget();
+	} else {
+		r->rest_due = now + (s64)answer_ns(now);
+	}
+}
+
+/* All from psn_una on: a peer of whom nothing better is known gets it. */
+static void rest(ktime_t now)
+{
+	if (sq->repair.peer == PEER_KEEPS)
+		repair(false);
+	else
+		retry_go_back(now, 0, false);
+}
+
+void repair_acked(void)
+{
+	struct repair *r = &sq->repair;
+
+	if (!r->out || !r->told || !r->once || r->end != sq->psn_una)
+		return;
+	/* one that has kept before may have been short of room */
+	if (r->peer == PEER_KEEPS) {
+		r->peer = PEER_UNKNOWN;
+	} else {
+		r->peer = PEER_DROPS;
+		r->vain = RELEARN;
+		seen[SEEN_DROPS]++;
+	}
+	retry_go_back(ktime_get(), 0, false);
+}
+
+static void repair_vain(void)
+{
+	struct repair *r = &sq->repair;
+
+	if (r->peer == PEER_DROPS && !--r->vain)
+		r->peer = PEER_UNKNOWN;
+}
+
+static void repair_run(ktime_t now)
+{
+	struct repair *r = &sq->repair;
+	bool told;
+
+	if (now >= r->rest_due) {
+		rest(now);
+		return;
+	}
+	if (now < r->probe_due)
+		return;
+	r->probe_due = KTIME_MAX;
+	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una)
+		return;
+	r->probes++;
+	seen[SEEN_PROBE]++;
+	/* one that a NAK has asked for may have been lost again: it still wants an answer */
+	told = r->out && r->told && sq->psn_una == r->psn;
+	r->out = false;
+	repair(told);
+}
+
+static void repair_arm(ktime_t now)
+{
+	struct repair *r = &sq->repair;
+
+	/* plain: it has the timer alone */
+	if (w.plan.plain_requester)
+		return;
+	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
+		r->probe_due = now + (s64)probe_ns(now);
+}
+
+/* retry.c */
+
+#define BACKOFF_NS	(500 * NSEC_PER_USEC)
+
+/* in units of 10 us: IBTA Vol.1 table 45 */
+static const u32 rnr_timer[32] = {
+	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
+	1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+};
+
+static ktime_t ack_deadline(ktime_t now)
+{
+	const u32 in_a_row = w.plan.retry_cnt - sq->retry_left;
+
+	return now + (4096LL << w.plan.timeout << min(in_a_row, 2U));
+}
+
+static ktime_t next_due(void)
+{
+	ktime_t next = min(min(sq->deadline, sq->backoff), sq->nak_due);
+
+	return min(min(next, sq->repair.probe_due), sq->repair.rest_due);
+}
+
+void retry_timer(void)
+{
+	sq->timer = KTIME_MAX;
+	if (next_due() == KTIME_MAX)
+		return;
+	sq->timer_bit = true;
+	send_run();
+}
+
+void retry_go_back(ktime_t now, u8 syndrome, bool counts)
+{
+	sq->nak_due = KTIME_MAX;
+	repair_forget();
+	if (counts && !sq->retry_left) {
+		if (sq->una != sq->fetched)
+			send_fail(WC_RETRY_EXC_ERR, syndrome);
+		return;
+	}
+	sq->retry_left -= counts;
+	sq->went_back = now;
+	seen[SEEN_GO_BACK]++;
+	repair_vain();
+	trace("go back psn=%u counts=%d left=%u", sq->psn_una, counts, sq->retry_left);
+	send_seek(sq->psn_una);
+}
+
+void retry_nak(u8 syndrome)
+{
+	const ktime_t now = ktime_get();
+	ktime_t due;
+
+	due = sq->went_back + (s64)sq->srtt;
+	if (now < due)
+		sq->nak_due = due;
+	else
+		retry_go_back(now, syndrome, true);
+}
+
+static void retry_time(u32 psn)
+{
+	if (sq->rtt_start)
+		return;
+	sq->rtt_psn = psn;
+	sq->rtt_start = ktime_get();
+}
+
+static void retry_smooth(u64 *mean, u64 *off, u64 ns)
+{
+	u64 now_off;
+
+	if (!*mean) {
+		*mean = max(ns, (u64)1);
+		*off = ns / 2;
+		return;
+	}
+	now_off = ns > *mean ? ns - *mean : *mean - ns;
+	*off += now_off / 4 - *off / 4;
+	*mean += ns / 8 - *mean / 8;
+}
+
+void retry_acked(void)
+{
+	/* what was missing has come */
+	sq->nak_due = KTIME_MAX;
+	if (!sq->rtt_start || wire_psn_diff(sq->psn_una, sq->rtt_psn) <= 0)
+		return;
+	retry_smooth(&sq->srtt, &sq->rttvar, (u64)(ktime_get() - sq->rtt_start));
+	sq->rtt_start = 0;
+}
+
+static void timeout(ktime_t now)
+{
+	if (!sq->retry_left || sq->psn_nxt == sq->psn_una || w.plan.plain_requester) {
+		retry_go_back(now, 0, true);
+		return;
+	}
+	sq->retry_left--;
+	repair_oldest();
+}
+
+static void retry_run(void)
+{
+	ktime_t now;
+
+	if (!sq->timer_bit)
+		return;
+	sq->timer_bit = false;
+	now = ktime_get();
+	if (now >= sq->backoff)
+		sq->backoff = KTIME_MAX;
+	if (sq->err)
+		return;
+	if (now >= sq->deadline) {
+		sq->deadline = KTIME_MAX;
+		if (sq->rnr_wait) {
+			sq->rnr_wait = false;
+			return;
+		}
+		seen[SEEN_TIMEOUT]++;
+		trace("timeout psn=%u left=%u", sq->psn_una, sq->retry_left);
+		timeout(now);
+	} else if (now >= sq->nak_due) {
+		retry_go_back(now, 0, false);
+	} else {
+		repair_run(now);
+	}
+}
+
+void retry_progress(void)
+{
+	sq->retry_left = (u8)w.plan.retry_cnt;
+	sq->rnr_left = (u8)w.plan.rnr_retry;
+	sq->rnr_wait = false;
+	sq->rnr_probe = false;
+	sq->deadline = KTIME_MAX;
+}
+
+void retry_rnr(u8 code)
+{
+	repair_forget();
+	sq->rnr_wait = true;
+	sq->rnr_probe = true;
+	sq->deadline = ktime_get() + max(rnr_timer[code] * 10LL * NSEC_PER_USEC, (s64)sq->srtt);
+}
+
+static void retry_backoff(void)
+{
+	sq->backoff = ktime_get() + BACKOFF_NS;
+}
+
+static void set_deadlines(void)
+{
+	const bool out = sq->psn_una != sq->psn_end;
+	ktime_t now;
+
+	if (sq->rnr_wait)
+		return;
+	if (!out) {
+		sq->deadline = KTIME_MAX;
+		sq->repair.probe_due = KTIME_MAX;
+		return;
+	}
+	if (sq->deadline != KTIME_MAX && sq->repair.probe_due != KTIME_MAX)
+		return;
+	now = ktime_get();
+	if (sq->deadline == KTIME_MAX)
+		sq->deadline = ack_deadline(now);
+	repair_arm(now);
+}
+
+static void retry_arm(void)
+{
+	ktime_t next;
+
+	if (sq->err)
+		return;
+	set_deadlines();
+	next = next_due();
+	if (next == KTIME_MAX)
+		return;
+	if (sq->timer == KTIME_MAX || next < sq->timer) {
+		sq->timer = next;
+		event_at(next, EV_TIMER, ++sq->timer_gen, NULL);
+	}
+}
+
+static void retry_reset(void)
+{
+	retry_progress();
+	sq->backoff = KTIME_MAX;
+	sq->nak_due = KTIME_MAX;
+	sq->timer = KTIME_MAX;
+	repair_reset();
+}
+
+/* send.c */
+
+#define ASK_FRACTION	4
+
+struct send_turn {
+	struct burst burst;
+	u32 start;
+	u32 budget;
+	bool alone;
+	u32 read_len;
+};
+
+enum send_result {
+	SENT,
+	SEND_STOP,
+	SEND_BACK,
+};
+
+const struct send_op send_ops[NUM_OPCODES] = {
+	[OP_SEND] = { WIRE_SEND_FIRST, WIRE_SEND_MIDDLE, WIRE_SEND_LAST, WIRE_SEND_ONLY,
+		      SEND_STREAM },
+	[OP_SEND_IMM] = { WIRE_SEND_FIRST, WIRE_SEND_MIDDLE, WIRE_SEND_LAST_IMM,
+			  WIRE_SEND_ONLY_IMM, SEND_STREAM },
+	[OP_WRITE] = { WIRE_WRITE_FIRST, WIRE_WRITE_MIDDLE, WIRE_WRITE_LAST, WIRE_WRITE_ONLY,
+		       SEND_STREAM },
+	[OP_WRITE_IMM] = { WIRE_WRITE_FIRST, WIRE_WRITE_MIDDLE, WIRE_WRITE_LAST_IMM,
+			   WIRE_WRITE_ONLY_IMM, SEND_STREAM },
+	[OP_READ] = { 0, 0, 0, WIRE_READ_REQUEST, SEND_READ },
+	[OP_FETCH_ADD] = { 0, 0, 0, WIRE_FETCH_ADD, SEND_ATOMIC },
+	[OP_CMP_SWAP] = { 0, 0, 0, WIRE_CMP_SWAP, SEND_ATOMIC },
+};
+
+static const struct send_op *swqe_op(u32 i)
+{
+	return &send_ops[w.msg[i].opcode];
+}
+
+/* The ring's requests are used where they are. */
+static bool sq_fetch(void)
+{
+	struct msg *swqe = &w.msg[sq->fetched];
+
+	if (sq->fetched == sq->posted)
+		return false;
+	swqe->num_pkts = 1;
+	if (send_ops[swqe->opcode].kind != SEND_ATOMIC)
+		swqe->num_pkts = max(DIV_ROUND_UP(swqe->length, MTU), 1U);
+	sq->fetched++;
+	return true;
+}
+
+static u8 pick_operation(const struct send_op *op, bool first, bool last)
+{
+	if (first)
+		return last ? op->only : op->first;
+	return last ? op->last : op->middle;
+}
+
+void send_seek(u32 psn)
+{
+	const struct msg *swqe;
+	bool stream;
+
+	sq->psn_nxt = psn;
+	sq->sge_off = 0;
+	/* which of two sendings was acknowledged nobody knows (Karn) */
+	sq->rtt_start = 0;
+	sq->flight = 0;
+	for (sq->nxt = sq->una; sq->nxt != sq->fetched; sq->nxt++) {
+		swqe = &w.msg[sq->nxt];
+		if (!swqe->sent || wire_psn_diff(psn, swqe->first_psn) < (s32)swqe->num_pkts)
+			break;
+		if (swqe_op(sq->nxt)->kind == SEND_STREAM)
+			sq->flight += swqe->num_pkts;
+		else
+			sq->flight++;
+	}
+	swqe = &w.msg[sq->nxt];
+	stream = sq->nxt != sq->fetched && swqe->sent && swqe_op(sq->nxt)->kind == SEND_STREAM;
+	if (stream)
+		sq->flight += (u32)wire_psn_diff(psn, swqe->first_psn);
+	/* what was acknowledged of the oldest is not in flight */
+	if (sq->flight && swqe_op(sq->una)->kind == SEND_STREAM)
+		sq->flight -= min(sq->flight,
+				  (u32)wire_psn_diff(sq->psn_una, w.msg[sq->una].first_psn));
+	if (stream)
+		sq->sge_off = (u32)wire_psn_diff(psn, swqe->first_psn) * MTU;
+}
+
+static enum send_result send_flush(struct send_turn *turn)
+{
+	if (turn->burst.num && burst_send(&turn->burst, true)) {
+		send_seek(turn->start);
+		return SEND_BACK;
+	}
+	turn->start = sq->psn_nxt;
+	return SENT;
+}
+
+static void put_headers(const struct send_turn *turn, u16 flags, u32 off, u8 *p)
+{
+	const struct msg *wqe = &w.msg[sq->nxt];
+	const bool swap = wqe->opcode == OP_CMP_SWAP;
+
+	if (flags & WIRE_RETH) {
+		wire_put64(p, wqe->remote_addr + off);
+		wire_put32(p + 8, wqe->rkey);
+		wire_put32(p + 12, turn->read_len ?: wqe->length - off);
+		p += WIRE_RETH_LEN;
+	}
+	if (flags & WIRE_ATOMICETH) {
+		wire_put64(p, wqe->remote_addr);
+		wire_put32(p + 8, wqe->rkey);
+		wire_put64(p + 12, wqe->swap_add);
+		wire_put64(p + 20, swap ? wqe->compare : 0);
+		p += WIRE_ATOMICETH_LEN;
+	}
+	if (flags & WIRE_IMM)
+		wire_put32(p, wqe->imm);
+}
+
+static void send_sent(u32 psns, bool ask, bool last)
+{
+	struct msg *swqe = &w.msg[sq->nxt];
+
+	if (!swqe->sent) {
+		swqe->sent = true;
+		swqe->first_psn = sq->psn_nxt;
+		if (takes_resource(swqe_op(sq->nxt)))
+			sq->num_rd++;
+	}
+	note_sent(sq->psn_nxt, psns);
+	sq->flight++;
+	sq->unasked = ask ? 0 : sq->unasked + 1;
+	if (sq->psn_nxt == sq->psn_end && ask)
+		retry_time(sq->psn_nxt);
+	sq->psn_nxt = wire_psn_add(sq->psn_nxt, psns);
+	if (wire_psn_diff(sq->psn_nxt, sq->psn_end) > 0)
+		sq->psn_end = sq->psn_nxt;
+	if (last) {
+		sq->nxt++;
+		sq->sge_off = 0;
+	}
+}
+
+/* May one more packet be under way? */
+static bool flight_open(void)
+{
+	if (sq->rnr_probe)
+		return !sq->flight;
+	return sq->flight < w.plan.window;
+}
+
+static bool ask_now(void)
+{
+	return sq->rnr_probe || sq->unasked * ASK_FRACTION >= w.plan.window;
+}
+
+static enum send_result send_packet(struct send_turn *turn)
+{
+	const struct msg *swqe = &w.msg[sq->nxt];
+	const struct send_op *op = swqe_op(sq->nxt);
+	const bool stream = op->kind == SEND_STREAM;
+	u32 k = swqe->sent ? (u32)wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
+	u32 psns = stream ? 1 : swqe->num_pkts - k;
+	bool last = k + psns == swqe->num_pkts;
+	u8 opcode = stream ? pick_operation(op, !k, last) : op->only;
+	const struct wire_opcode *row = &wire_opcodes[opcode];
+	u32 off = k * MTU;
+	u32 payload = row->flags & WIRE_PAYLOAD ? min(swqe->length - off, MTU) : 0;
+	u32 pad = -payload & 3;
+	u32 len = row->hdr_len + payload + pad + WIRE_ICRC_LEN;
+	bool ask = last || turn->alone || ask_now();
+	enum send_result res;
+	u8 *p;
+
+	if (!burst_fits(&turn->burst)) {
+		res = send_flush(turn);
+		if (res != SENT)
+			return res;
+	}
+	p = burst_reserve(&turn->burst, len);
+	wire_bth_put(p, opcode, 0, (u8)pad, PKEY, RESPONDER_QPN, ask, sq->psn_nxt);
+	put_headers(turn, row->flags, off, p + WIRE_BTH_LEN);
+	p += row->hdr_len;
+	if (stream && payload) {
+		memcpy(p, swqe->buf + sq->sge_off, payload);
+		sq->sge_off += payload;
+	}
+	memset(p + payload, 0, pad);
+	send_sent(psns, ask, last);
+	return SENT;
+}
+
+static bool read_window_open(void)
+{
+	return (u32)wire_psn_diff(sq->psn_nxt, sq->psn_una) < 2 * w.plan.window;
+}
+
+static bool may_begin(void)
+{
+	const struct msg *wqe = &w.msg[sq->nxt];
+
+	if (wqe->fence && sq->num_rd)
+		return false;
+	if (!takes_resource(swqe_op(sq->nxt)))
+		return true;
+	return sq->num_rd < w.plan.max_rd && (!sq->num_rd || read_window_open());
+}
+
+static bool send_ready(void)
+{
+	if (sq->nxt == sq->fetched && !sq_fetch())
+		return false;
+	return w.msg[sq->nxt].sent || may_begin();
+}
+
+/*
+ * Of a READ, what is missing before the first response that is kept; all that is
+ * left of it where asking for that has not helped. Return: the PSN behind it.
+ */
+static u32 ask_for_gap(struct send_turn *turn)
+{
+	const struct msg *swqe = &w.msg[sq->nxt];
+	const u32 end = wire_psn_add(swqe->first_psn, swqe->num_pkts);
+	const struct late *kept = kept_first(&sq->kept);
+
+	turn->read_len = 0;
+	if (swqe_op(sq->nxt)->kind != SEND_READ || !kept || sq->repair.probes > 2 ||
+	    wire_psn_diff(kept->rx.pkt.psn, end) >= 0)
+		return end;
+	turn->read_len = (u32)wire_psn_diff(kept->rx.pkt.psn, sq->psn_nxt) * MTU;
+	return kept->rx.pkt.psn;
+}
+
+static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
+{
+	enum send_result res = SENT;
+	u32 left = sq->repair.num;
+	bool stream;
+
+	turn->alone = true;
+	*end = sq->psn_nxt;
+	while (left-- && res == SENT && wire_psn_diff(sq->psn_nxt, limit) < 0) {
+		stream = swqe_op(sq->nxt)->kind == SEND_STREAM;
+		/* a request that is answered with data goes alone indeed */
+		if (!stream && *end != sq->repair.psn)
+			break;
+		if (!stream) {
+			left = 0;
+			limit = ask_for_gap(turn);
+		}
+		res = send_packet(turn);
+		if (res == SENT)
+			*end = stream ? sq->psn_nxt : limit;
+	}
+	turn->alone = false;
+	turn->read_len = 0;
+	return res;
+}
+
+static enum send_result repair_one(struct send_turn *turn, u32 psn)
+{
+	const u32 nxt = sq->nxt, sge_off = sq->sge_off;
+	const u32 flight = sq->flight, unasked = sq->unasked;
+	enum send_result res, flushed;
+	u32 end;
+
+	send_seek(sq->repair.psn);
+	res = send_alone(turn, psn, &end);
+	flushed = send_flush(turn);
+	sq->nxt = nxt;
+	sq->psn_nxt = psn;
+	sq->sge_off = sge_off;
+	sq->flight = flight;
+	sq->unasked = unasked;
+	turn->start = psn;
+	/* refused, or not even written: it is still to be sent */
+	if (flushed != SENT)
+		return flushed;
+	if (end == sq->repair.psn)
+		return res;
+	sq->repair.due = false;
+	repair_sent(end);
+	return res;
+}
+
+static enum send_result send_repair(struct send_turn *turn)
+{
+	struct repair *r = &sq->repair;
+	const u32 psn = sq->psn_nxt;
+	enum send_result res = SENT;
+
+	if (r->due && (r->psn != sq->psn_una || psn == sq->psn_una))
+		repair_forget();
+	if (r->due)
+		res = repair_one(turn, psn);
+	return res == SENT && r->hold ? SEND_STOP : res;
+}
+
+static void send_packets(struct send_turn *turn)
+{
+	enum send_result res = SENT;
+
+	if (sq->rnr_wait || sq->backoff != KTIME_MAX)
+		return;
+	turn->start = sq->psn_nxt;
+	if (sq->repair.due || sq->repair.hold)
+		res = send_repair(turn);
+	while (turn->budget && res == SENT && flight_open() && send_ready()) {
+		turn->budget--;
+		res = send_packet(turn);
+	}
+	if (res != SEND_BACK)
+		res = send_flush(turn);
+	if (res == SEND_BACK)
+		retry_backoff();
+}
+
+static void send_flush_all(void)
+{
+	kept_purge(&sq->kept);
+	while (sq->una != sq->fetched || sq_fetch())
+		send_complete(WC_WR_FLUSH_ERR);
+	sq->nxt = sq->una;
+}
+
+/* Return: there is more. */
+static bool send_turn(void)
+{
+	struct send_turn turn = { .budget = w.plan.budget };
+
+	ack_run();
+	retry_run();
+	if (!sq->err)
+		send_packets(&turn);
+	ack_run();
+	if (sq->err)
+		send_flush_all();
+	retry_arm();
+	return !turn.budget;
+}
+
+void send_run(void)
+{
+	while (send_turn())
+		;
+}
+
+void requester_reset(u32 psn)
+{
+	memset(sq, 0, sizeof(*sq));
+	sq->psn_una = psn;
+	sq->psn_nxt = psn;
+	sq->psn_end = psn;
+	sq->kept.max_pkts = w.plan.kept_pkts[0];
+	sq->kept.max_bytes = w.plan.kept_bytes[0];
+	retry_reset();
+}
