@@ -176,6 +176,14 @@ struct sroce_ring *ring_at(uint32_t prod);
 struct ibv_mr *mr_make(const struct end *e, size_t len, int access);
 void mr_drop(struct ibv_mr *mr);	/* with its memory */
 
+/*
+ * A packet as if from @side of a pair, with its ICRC: IPv4, UDP, BTH, and the headers and
+ * payload that the caller gives. @fd: forger()'s, made on that side's host.
+ */
+int forger(void);
+void forge_pkt(int fd, const struct pair *p, int side, uint8_t opcode, uint32_t psn,
+	       const void *body, size_t len);
+
 /* Poll until there is a completion or the time is up: whether there is one. */
 bool cq_wait(struct ibv_cq *cq, struct ibv_wc *wc, double seconds);
 /* The next asynchronous event, acknowledged */

@@ -4,13 +4,10 @@
  * happen: what completes with it, what follows, the states of the queue pairs
  * afterwards, and the asynchronous events that go with them.
  */
-#include <endian.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -458,61 +455,12 @@ static void bind_errors(void)
 
 /* --- answers that no responder gives -------------------------------------------------- */
 
-static uint32_t crc32_of(const uint8_t *p, size_t n)
-{
-	uint32_t crc = ~0U;
-	int i;
-
-	while (n--) {
-		crc ^= *p++;
-		for (i = 0; i < 8; i++)
-			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
-	}
-	return ~crc;
-}
-
-/* A response as if from side 1, with its ICRC: IPv4, UDP, BTH and what the caller gives */
+/* A response as if from side 1 */
 static void forge(const struct pair *p, uint8_t opcode, uint32_t psn, const void *body, size_t len)
 {
-	uint8_t pkt[512] = {}, masked[520], *ip = pkt, *udp = pkt + 20, *bth = pkt + 28;
-	struct sockaddr_in to = { .sin_family = AF_INET };
-	size_t total = 40 + len + 4;
-	uint32_t v;
-	int fd;
+	int fd = forger();
 
-	ip[0] = 0x45;
-	ip[2] = total >> 8;
-	ip[3] = total;
-	ip[4] = 0x12;		/* an ID of our own is kept */
-	ip[6] = 0x40;
-	ip[8] = 64;
-	ip[9] = IPPROTO_UDP;
-	memcpy(ip + 12, p->e[1]->gid.raw + 12, 4);
-	memcpy(ip + 16, p->e[0]->gid.raw + 12, 4);
-	udp[0] = 0xc0;
-	udp[2] = 4791 >> 8;
-	udp[3] = 4791 & 0xff;
-	udp[4] = (total - 20) >> 8;
-	udp[5] = total - 20;
-	bth[0] = opcode;
-	bth[2] = bth[3] = 0xff;	/* P_Key */
-	v = htobe32(p->qp[0]->qp_num);
-	memcpy(bth + 4, &v, 4);
-	v = htobe32(psn);
-	memcpy(bth + 8, &v, 4);
-	memcpy(bth + 12, body, len);
-	/* IBTA annex A17: what routers may change counts as ones */
-	memset(masked, 0xff, 8);
-	memcpy(masked + 8, pkt, total - 4);
-	masked[8 + 1] = masked[8 + 8] = masked[8 + 10] = masked[8 + 11] = 0xff;
-	masked[8 + 26] = masked[8 + 27] = masked[8 + 32] = 0xff;
-	v = htole32(crc32_of(masked, 8 + total - 4));
-	memcpy(pkt + total - 4, &v, 4);
-
-	fd = socket(AF_INET, SOCK_RAW, IPPROTO_RAW);
-	memcpy(&to.sin_addr, ip + 16, 4);
-	if (fd < 0 || sendto(fd, pkt, total, 0, (void *)&to, sizeof(to)) != (ssize_t)total)
-		die("raw socket");
+	forge_pkt(fd, p, 1, opcode, psn, body, len);
 	close(fd);
 }
 

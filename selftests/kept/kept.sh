@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# What a peer can make us hold by packets before their turn, and who suffers.
+# lab: timeout 900
+
+. "$(dirname "$0")/../lib.sh"
+
+need tc
+need_bin kept
+load_module
+probe sch_netem
+hosts_up
+ip -n a link set v0 mtu 9000
+ip -n b link set v1 mtu 9000
+segmentation off a v0
+segmentation off b v1
+links_up
+tc -n a qdisc add dev v0 root netem 2>/dev/null || skip_all "no netem in this kernel"
+tc -n a qdisc del dev v0 root
+for t in requests empty far_ahead responses link_full; do
+	tap_from "$t" "$BIN/kept" -d roce0 -D roce1 $t
+done
+done_testing

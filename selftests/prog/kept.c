@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What a hostile peer can make a device hold: packets of its connection, right in
+ * every respect, that come far before their turn and leave gaps. There are bounds,
+ * others are served meanwhile, and what was held is given back.
+ */
+#define _GNU_SOURCE
+#include <endian.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common.h"
+
+static struct end ea, eb;
+
+#define MTU 4096
+#define SIG IBV_SEND_SIGNALED
+#define CHUNK (64 * MTU)
+
+/* keep.c's bounds: of a side of a queue pair, and of a link */
+#define SIDE_PKTS 2048
+#define SIDE_BYTES (4LL << 20)
+#define LINK_BYTES (64LL << 20)
+
+/* More packets than a side may hold, full and empty ones; bytes count as they are pinned */
+#define FULL (SIDE_BYTES / MTU + 500)
+#define EMPTY (SIDE_PKTS + 500)
+
+/* BTH */
+#define WRITE_MIDDLE 0x07
+#define WRITE_ONLY 0x0a
+#define READ_RESPONSE_MIDDLE 0x0e
+
+/* --- who sends what nobody asked for ----------------------------------------------------- */
+
+static int forgers[2];		/* on the hosts of the sides */
+
+static void forgers_up(void)
+{
+	int here = open("/proc/self/ns/net", O_RDONLY), ns;
+
+	for (int i = 0; i < 2; i++) {
+		ns = open(i ? "/run/netns/b" : "/run/netns/a", O_RDONLY);
+		if (here < 0 || ns < 0 || setns(ns, CLONE_NEWNET))
+			die("no namespaces a and b");
+		forgers[i] = forger();
+		close(ns);
+	}
+	if (setns(here, CLONE_NEWNET))
+		die("setns");
+	close(here);
+}
+
+struct count {
+	long long kept, dropped;
+};
+
+static struct count count(const struct end *e)
+{
+	return (struct count) { hw_counter(e, "rx_kept"), hw_counter(e, "rx_kept_dropped") };
+}
+
+/*
+ * @num packets to one side of a pair as if from the other, the first @step PSNs behind the next
+ * one that is due, and so on: their payload is what a message with @key has there.
+ * Returns what became of them.
+ */
+static struct count fill(struct pair *p, int to, uint8_t opcode, uint32_t num, uint32_t step,
+			 uint64_t key)
+{
+	const struct count before = count(p->e[to]);
+	struct count now = before, last;
+	uint8_t body[MTU] = {};
+	size_t len = MTU;
+	uint32_t at = 1;
+
+	if (opcode == WRITE_ONLY) {
+		/* RETH: of no bytes */
+		uint64_t va = htobe64((uintptr_t)p->buf[to]);
+		uint32_t rkey = htobe32(p->mr[to]->rkey);
+
+		memcpy(body, &va, 8);
+		memcpy(body + 8, &rkey, 4);
+		len = 16;
+	}
+	for (uint32_t i = 0; i < num; i++, at += step) {
+		if (len == MTU)
+			pattern_fill(body, key, (uint64_t)at * MTU, MTU);
+		forge_pkt(forgers[!to], p, !to, opcode, p->psn[0] + at, body, len);
+	}
+	/* until no more arrive */
+	do {
+		last = now;
+		now = count(p->e[to]);
+	} while (now.kept + now.dropped != last.kept + last.dropped);
+	return (struct count) { now.kept - before.kept, now.dropped - before.dropped };
+}
+
+static void bounded(const struct count *got, long long most, const char *what)
+{
+	if (!ok(got->kept >= most / 16 && got->kept <= most, "%s: %lld are kept", what, got->kept))
+		diag("want: %lld to %lld", most / 16, most);
+	ok(got->dropped > 0, "%s: %lld find no room", what, got->dropped);
+}
+
+/* --- who wants to be served ---------------------------------------------------------------- */
+
+static uint64_t next_key = 1000;
+
+static void up(struct pair *p, size_t buf)
+{
+	pair_create(p, &ea, &eb, &(struct pair_opts) {
+		.sq = 64, .rq = 32, .sge = 1, .buf = buf,
+		.access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+	});
+	if (p->conn.mtu != IBV_MTU_4096)
+		die("the path MTU is not 4096");
+	p->conn.timeout = 18;		/* 1 s */
+	p->conn.rd_atomic = 8;
+	pair_connect(p);
+}
+
+static void post(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = 1,
+		.opcode = opcode,
+		.send_flags = SIG,
+		.num_sge = 1,
+		.sg_list = SGE(p->buf[0], len, p->mr[0]->lkey),
+		.wr.rdma = { .remote_addr = (uintptr_t)p->buf[1], .rkey = p->mr[1]->rkey },
+	};
+
+	if (opcode == IBV_WR_SEND && pair_recv(p, 1, 9, 0, len))
+		die("post_recv");
+	if (wr_post(p->qp[0], &wr))
+		die("post_send");
+	p->psn[0] += len > MTU ? (len + MTU - 1) / MTU : 1;
+}
+
+/* One request, every byte of it */
+static bool served(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
+{
+	const bool read = opcode == IBV_WR_RDMA_READ;
+	const uint64_t key = next_key++;
+	struct ibv_wc wc;
+
+	pattern_fill(p->buf[read], key, 0, len);
+	memset(p->buf[!read], 0, len);
+	post(p, opcode, len);
+	if (!cq_wait(p->scq[0], &wc, PATIENCE) || wc.status != IBV_WC_SUCCESS)
+		return false;
+	if (opcode == IBV_WR_SEND &&
+	    (!cq_wait(p->rcq[1], &wc, PATIENCE) || wc.status != IBV_WC_SUCCESS))
+		return false;
+	return pattern_check(p->buf[!read], key, 0, len) < 0;
+}
+
+static void works(struct pair *p, const char *who)
+{
+	unsigned int good = 0;
+
+	for (int i = 0; i < 8; i++)
+		good += served(p, IBV_WR_RDMA_WRITE, CHUNK) && served(p, IBV_WR_SEND, CHUNK) &&
+			served(p, IBV_WR_RDMA_READ, CHUNK);
+	is(good, 8, "%s: WRITEs, SENDs and READs, every byte", who);
+}
+
+/* 2 of 100 packets are lost, each way */
+static void lossy(bool on)
+{
+	if (on)
+		command("tc -n a qdisc add dev v0 root netem limit 10000 loss 2% && "
+			"tc -n b qdisc add dev v1 root netem limit 10000 loss 2%");
+	else
+		command("tc -n a qdisc del dev v0 root && tc -n b qdisc del dev v1 root");
+}
+
+/* --- tests ----------------------------------------------------------------------------------- */
+
+/* Every second packet of a long WRITE is there long before the others. */
+static void requests(void)
+{
+	const uint32_t len = (2 * FULL + 1) * MTU;
+	const uint64_t key = next_key++;
+	struct pair p, victim;
+	struct count got;
+
+	up(&p, len);
+	up(&victim, CHUNK);
+	works(&p, "before");
+	got = fill(&p, 1, WRITE_MIDDLE, FULL, 2, key);
+	bounded(&got, SIDE_BYTES / MTU, "packets of a WRITE");
+	works(&victim, "another queue pair");
+	pattern_fill(p.buf[0], key, 0, len);
+	memset(p.buf[1], 0, len);
+	post(&p, IBV_WR_RDMA_WRITE, len);
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "then comes the WRITE");
+	is(pattern_check(p.buf[1], key, 0, len), -1, "every byte");
+	works(&p, "after");
+	pair_destroy(&victim);
+	pair_destroy(&p);
+}
+
+/* Of no bytes: it is not the bytes that are bounded. */
+static void empty(void)
+{
+	struct pair p, victim;
+	struct count got;
+	struct ibv_wc wc;
+	uint32_t i, good = 0;
+
+	up(&p, CHUNK);
+	up(&victim, CHUNK);
+	got = fill(&p, 1, WRITE_ONLY, EMPTY, 2, 0);
+	bounded(&got, SIDE_PKTS, "WRITEs of nothing");
+	works(&victim, "another queue pair");
+	for (i = 0; i < 2 * EMPTY + 1; i++) {
+		if (i >= 32)
+			good += cq_wait(p.scq[0], &wc, PATIENCE) && wc.status == IBV_WC_SUCCESS;
+		post(&p, IBV_WR_RDMA_WRITE, 0);
+	}
+	for (i = 0; i < 32; i++)
+		good += cq_wait(p.scq[0], &wc, PATIENCE) && wc.status == IBV_WC_SUCCESS;
+	is(good, 2 * EMPTY + 1, "then come all of them");
+	works(&p, "after");
+	pair_destroy(&victim);
+	pair_destroy(&p);
+}
+
+/* All over the half of all PSNs that is ahead: what is kept is not needed for long. */
+static void far_ahead(void)
+{
+	struct pair p, victim;
+	struct count got, over;
+
+	up(&p, CHUNK);
+	up(&victim, CHUNK);
+	p.psn[0] += 10000;
+	got = fill(&p, 1, WRITE_MIDDLE, FULL, ((1 << 23) - 10100) / FULL, 0);
+	p.psn[0] -= 10000;
+	bounded(&got, SIDE_BYTES / MTU, "far ahead");
+	over = count(&eb);
+	forge_pkt(forgers[0], &p, 0, WRITE_MIDDLE, p.psn[0] + (1 << 23), p.buf[0], MTU);
+	got = count(&eb);
+	ok(got.kept == over.kept && got.dropped == over.dropped, "beyond the half it is old");
+	lossy(true);
+	works(&victim, "2 % loss, another queue pair");
+	works(&p, "and the one whose room is taken");
+	lossy(false);
+	pair_destroy(&victim);
+	pair_destroy(&p);
+}
+
+/* The responder is reset: what comes of a READ's response is forged. Then it is there again. */
+static void responses(void)
+{
+	const uint32_t len = (2 * FULL + 1) * MTU;
+	const uint64_t key = next_key++;
+	struct pair p, victim;
+	struct count got, over;
+	uint32_t psn;
+
+	up(&p, len);
+	up(&victim, CHUNK);
+	pattern_fill(p.buf[1], key, 0, len);
+	memset(p.buf[0], 0, len);
+	psn = p.psn[0];
+	if (qp_to(p.qp[1], IBV_QPS_RESET))
+		die("modify_qp");
+	post(&p, IBV_WR_RDMA_READ, len);
+	p.psn[0] = psn;
+	got = fill(&p, 0, READ_RESPONSE_MIDDLE, FULL, 2, key);
+	bounded(&got, SIDE_BYTES / MTU, "responses of a READ");
+	over = count(&ea);
+	forge_pkt(forgers[1], &p, 1, READ_RESPONSE_MIDDLE, psn + 2 * FULL + 100, p.buf[1], MTU);
+	got = count(&ea);
+	ok(got.kept == over.kept && got.dropped == over.dropped, "nor what was not asked for");
+	works(&victim, "another queue pair");
+	qp_connect(p.qp[1], &eb, p.psn[1], &(struct peer) {
+		.qpn = p.qp[0]->qp_num, .psn = psn, .gid = ea.gid }, &p.conn);
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "then comes the response");
+	is(pattern_check(p.buf[0], key, 0, len), -1, "every byte");
+	works(&p, "after");
+	pair_destroy(&victim);
+	pair_destroy(&p);
+}
+
+/* In KB, roughly */
+static long available(void)
+{
+	FILE *f = fopen("/proc/meminfo", "r");
+	char line[128];
+	long kb = -1;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %ld", &kb) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kb;
+}
+
+/* Many queue pairs of one link, each as full as it gets */
+static void link_full(void)
+{
+	enum { NUM = 2 * LINK_BYTES / SIDE_BYTES + 1 };
+	static struct pair p[NUM];
+	const long before = available();
+	long long all = 0, one = 0;
+	struct pair victim;
+	struct count got;
+	long full, after;
+
+	up(&victim, CHUNK);
+	works(&victim, "before");
+	for (int i = 0; i < NUM; i++) {
+		up(&p[i], MTU);
+		got = fill(&p[i], 1, WRITE_MIDDLE, i ? one + 10 : FULL, 2, 0);
+		all += got.kept;
+		one = i ? one : got.kept;
+	}
+	full = available();
+	/* a packet pins the same each time */
+	ok(all <= one * LINK_BYTES / SIDE_BYTES + NUM && all >= 2 * one,
+	   "%lld are kept, %lld of them for one", all, one);
+	is(got.kept, 0, "there is no room for the last one");
+	lossy(true);
+	works(&victim, "2 % loss, another queue pair");
+	lossy(false);
+	for (int i = 0; i < NUM; i++)
+		pair_destroy(&p[i]);
+	/* a grace period and a while */
+	for (int i = 0; i < 100 && available() < before - LINK_BYTES / 4096; i++)
+		sleep_ms(50);
+	after = available();
+	diag("MB available: %ld, full %ld, after %ld", before >> 10, full >> 10, after >> 10);
+	ok(before - full > LINK_BYTES / 2048 && before - after < LINK_BYTES / 4096,
+	   "the memory is given back");
+	up(&p[0], MTU);
+	got = fill(&p[0], 1, WRITE_MIDDLE, FULL, 2, 0);
+	is(got.kept, one, "and there is room as before");
+	works(&victim, "after");
+	pair_destroy(&p[0]);
+	pair_destroy(&victim);
+}
+
+static const struct test tests[] = {
+	TEST(requests),
+	TEST(empty),
+	TEST(far_ahead),
+	TEST(responses),
+	TEST(link_full),
+};
+
+int main(int argc, char **argv)
+{
+	forgers_up();
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
+}
