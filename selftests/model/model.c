@@ -211,8 +211,9 @@ static u32 sends_of_oldest(void)
 }
 
 /*
- * It gives up: has the oldest packet been sent as often as it may be? What no NAK
- * has asked for took a timeout each.
+ * It gives up: has the oldest packet been sent as often as it may be? A device that
+ * takes nothing for a while may have been in the way of one. What no NAK has asked
+ * for took a timeout each.
  */
 void check_retries(u8 syndrome)
 {
@@ -220,7 +221,7 @@ void check_retries(u8 syndrome)
 	const ktime_t waited = ktime_get() - w.progress;
 	const u32 tries = 1 + w.plan.retry_cnt;
 
-	if (sends_of_oldest() < tries)
+	if (sends_of_oldest() < tries && !w.plan.refuse)
 		failed("gives up after %u sendings, syndrome %#x, with %u retries",
 		       sends_of_oldest(), syndrome, w.plan.retry_cnt);
 	if (w.naks < tries && waited < (tries - w.naks) * least)
