@@ -71,8 +71,10 @@ void sroce_ack_advance(struct sroce_qp *qp, u32 psn)
 	const u32 from = sq->psn_una;
 
 	sq->psn_una = psn;
-	if (psn != from)
+	if (psn != from) {
 		sroce_retry_acked(qp);
+		sroce_gaps_moved(qp, wire_psn_diff(psn, from));
+	}
 	while (sq->una != sq->fetched) {
 		const struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
 		const u32 end = wire_psn_add(swqe->first_psn, swqe->num_pkts);
@@ -161,9 +163,15 @@ static enum ib_wc_status nak_status(u8 code)
 /* It says what comes behind something that is missing: kept until that has come. */
 static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
-	if (sroce_keep(qp, &qp->sq.kept, rx) == SROCE_KEPT_TWICE)
+	const bool opens = sroce_kept_opens(qp, &qp->sq.kept, rx->pkt.psn);
+
+	const enum sroce_keep kept = sroce_keep(qp, &qp->sq.kept, rx);
+
+	if (kept == SROCE_KEPT_TWICE)
 		sroce_qp_count(qp, STALE_ACK);
 	sroce_repair_nak(qp, 0);
+	if (opens && kept == SROCE_KEPT)
+		sroce_gaps_implied(qp);
 }
 
 /* All before which PSN does a response acknowledge? */
@@ -483,7 +491,10 @@ void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 		return;
 	}
 
-	if (pkt->op->class == WIRE_CLASS_ACK) {
+	if (pkt->op->class == WIRE_CLASS_GAPS) {
+		sroce_qp_count(qp, RCVD_GAPS);
+		sroce_gaps_report(qp, rx);
+	} else if (pkt->op->class == WIRE_CLASS_ACK) {
 		sroce_qp_count(qp, RCVD_ACK);
 		ack_acknowledge(qp, rx);
 	} else {

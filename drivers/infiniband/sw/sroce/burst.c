@@ -14,6 +14,7 @@
 #include <linux/ipv6.h>
 #include <linux/percpu.h>
 #include <linux/udp.h>
+#include <net/inet_ecn.h>
 #include <net/ip.h>
 #include <net/ip6_checksum.h>
 
@@ -111,6 +112,7 @@ int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce
 	b->path = path;
 	b->net = path->net;
 	b->ipv6 = path->ipv6;
+	b->tclass = path->tclass;
 	b->self = path_to_self(path);
 	b->skb = NULL;
 	b->num_pkts = 0;
@@ -122,6 +124,15 @@ int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce
 	b->max_len = min_t(u32, room, BURST_MAX_LEN);
 	b->max_pkts = READ_ONCE(ndev->gso_max_segs);
 	return 0;
+}
+
+/**
+ * sroce_burst_ect - a queue on the way may mark these, in place of a loss
+ * @b: the burst, just started: of packets whose sender slows down for it
+ */
+void sroce_burst_ect(struct sroce_burst *b)
+{
+	b->tclass = (b->tclass & ~INET_ECN_MASK) | INET_ECN_ECT_0;
 }
 
 /**
@@ -143,14 +154,15 @@ bool sroce_burst_fits(const struct sroce_burst *b, u32 len)
 	       shinfo->nr_frags < MAX_SKB_FRAGS;
 }
 
-static void put_ip4(struct sk_buff *skb, struct sroce_path *path)
+static void put_ip4(struct sk_buff *skb, const struct sroce_burst *b)
 {
+	const struct sroce_path *path = b->path;
 	struct iphdr *ip = skb_put(skb, sizeof(*ip));
 
 	*ip = (struct iphdr) {
 		.version = 4,
 		.ihl = WIRE_IP4_LEN / 4,
-		.tos = path->tclass,
+		.tos = b->tclass,
 		.id = htons(path->ip_id),
 		.frag_off = htons(IP_DF),
 		.ttl = path->hop_limit,
@@ -160,11 +172,12 @@ static void put_ip4(struct sk_buff *skb, struct sroce_path *path)
 	};
 }
 
-static void put_ip6(struct sk_buff *skb, struct sroce_path *path)
+static void put_ip6(struct sk_buff *skb, const struct sroce_burst *b)
 {
+	const struct sroce_path *path = b->path;
 	struct ipv6hdr *ip = skb_put(skb, sizeof(*ip));
 
-	ip6_flow_hdr(ip, path->tclass, path->flow_label);
+	ip6_flow_hdr(ip, b->tclass, path->flow_label);
 	ip->nexthdr = IPPROTO_UDP;
 	ip->hop_limit = path->hop_limit;
 	ip->saddr = path->saddr.in6;
@@ -185,9 +198,9 @@ static struct sk_buff *burst_skb(struct sroce_burst *b)
 	skb_reserve(skb, room);
 	skb_reset_network_header(skb);
 	if (path->ipv6)
-		put_ip6(skb, path);
+		put_ip6(skb, b);
 	else
-		put_ip4(skb, path);
+		put_ip4(skb, b);
 	skb_set_transport_header(skb, skb->len);
 	udp = skb_put_zero(skb, sizeof(*udp));
 	udp->source = path->sport;

@@ -130,6 +130,18 @@ enum ib_mtu sroce_port_mtu(struct ib_device *ibdev)
 	return mtu ?: IB_MTU_256;
 }
 
+/* By the bit of enum ib_port_speed, in units of 100 Mb/s for a lane */
+static const u16 lane_speeds[] = { 25, 50, 100, 100, 140, 250, 500, 1000, 2000 };
+
+static u64 line_rate(const struct ib_port_attr *attr)
+{
+	const unsigned int lane = min_t(unsigned int, ilog2(attr->active_speed),
+					ARRAY_SIZE(lane_speeds) - 1);
+
+	return lane_speeds[lane] * 12500000ULL *
+	       max(ib_width_enum_to_int(attr->active_width), 1);
+}
+
 static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
 {
 	struct net_device *ndev = ib_device_get_netdev(ibdev, port);
@@ -158,6 +170,7 @@ static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_at
 	dev_put(ndev);
 
 	err = ib_get_eth_speed(ibdev, port, &attr->active_speed, &attr->active_width);
+	WRITE_ONCE(to_sdev(ibdev)->line_rate, line_rate(attr));
 	return err == -ENODEV ? 0 : err;
 }
 

@@ -12,12 +12,11 @@
 #include "sroce.h"
 #include "trace.h"
 
-/* Of a side of a queue pair. A window of single packets pins twice its bytes, or four times. */
-#define KEPT_MAX_PKTS	2048
-#define KEPT_MAX_BYTES	(16 * SROCE_SEND_WINDOW)
+/* Of a side of a queue pair. A window of single packets pins twice its bytes, or more. */
+#define KEPT_MAX_BYTES	(3 * SROCE_WINDOW_MAX)
 
 /* Of a link: a peer that leaves its gaps open takes it from others, who then go back. */
-#define KEPT_DEV_BYTES	(64L << 20)
+#define KEPT_DEV_BYTES	(128L << 20)
 
 static struct sroce_late *kept_entry(struct rb_node *node)
 {
@@ -103,7 +102,7 @@ static struct sroce_late *kept_alloc(const struct sroce_kept *kept, const struct
 {
 	struct sroce_late *late;
 
-	if (kept->num >= KEPT_MAX_PKTS)
+	if (kept->num >= SROCE_KEPT_MAX_PKTS)
 		return NULL;
 	late = kmalloc(sizeof(*late), GFP_ATOMIC | __GFP_NOWARN);
 	if (!late)
@@ -158,6 +157,61 @@ enum sroce_keep sroce_keep(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 dropped:
 	sroce_qp_count(qp, RX_KEPT_DROPPED);
 	return SROCE_KEPT_NOT;
+}
+
+/* PSNs that it stands for: a READ request takes those of its response. */
+static u32 kept_psns(const struct sroce_qp *qp, const struct wire_pkt *pkt)
+{
+	if (pkt->op->class != WIRE_CLASS_READ)
+		return 1;
+	return pkt->dma_len ? DIV_ROUND_UP(pkt->dma_len, qp->mtu) : 1;
+}
+
+/**
+ * sroce_kept_opens - is something missing between what is kept and this packet?
+ * @qp: queue pair
+ * @kept: as for sroce_keep()
+ * @psn: of the packet, before it is kept
+ */
+bool sroce_kept_opens(const struct sroce_qp *qp, const struct sroce_kept *kept, u32 psn)
+{
+	const struct wire_pkt *last;
+
+	if (!kept->last)
+		return true;
+	last = &kept->last->rx.pkt;
+	return wire_psn_diff(psn, wire_psn_add(last->psn, kept_psns(qp, last))) > 0;
+}
+
+/**
+ * sroce_kept_gaps - what is missing before and between what is kept
+ * @qp: queue pair
+ * @kept: as for sroce_keep()
+ * @from: the packet whose turn it is: it is missing
+ * @gaps: filled in, as far as it goes
+ */
+void sroce_kept_gaps(const struct sroce_qp *qp, const struct sroce_kept *kept, u32 from,
+		     struct wire_gaps *gaps)
+{
+	struct sroce_late *late;
+	u32 behind = 0;
+
+	gaps->num = 0;
+	for (late = sroce_kept_first(kept); late; late = kept_entry(rb_next(&late->node))) {
+		const u32 first = wire_psn_diff(late->rx.pkt.psn, from);
+
+		if (first > behind) {
+			if (gaps->num == WIRE_GAPS_MAX || first >= U16_MAX)
+				break;
+			gaps->gap[gaps->num++] = (struct wire_gap) {
+				.first = behind,
+				.num = first - behind,
+			};
+		}
+		behind = max(behind, first + kept_psns(qp, &late->rx.pkt));
+		behind = min_t(u32, behind, U16_MAX);
+	}
+	gaps->end = behind;
 }
 
 /**

@@ -14,6 +14,8 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
+#include <net/dsfield.h>
+#include <net/inet_ecn.h>
 #include <net/ip.h>
 #include <net/ip6_fib.h>
 #include <net/ip6_route.h>
@@ -296,6 +298,8 @@ enum rx_side {
  * @side: what of it is locked, or owned
  * @run_sq: its send side has something to do
  * @admits: the skb is from this queue pair's peer
+ * @ce: a queue on its way has marked it
+ * @cnp: the sender is to be told
  * @pkts: of the run, that have been let in
  * @bytes: of their payload
  */
@@ -315,6 +319,8 @@ struct rx_burst {
 	enum rx_side side;
 	bool run_sq;
 	bool admits;
+	bool ce;
+	bool cnp;
 	u32 pkts;
 	u32 bytes;
 };
@@ -417,6 +423,9 @@ static void run_end(struct rx_burst *rx)
 	if (rx->run_sq)
 		sroce_send_run(qp);
 	rx->run_sq = false;
+	if (rx->cnp)
+		sroce_resp_run(qp);
+	rx->cnp = false;
 	sroce_qp_put(qp);
 }
 
@@ -444,6 +453,16 @@ static void side_requests(struct rx_burst *rx)
 	side_start(rx, RX_REQUESTS, &rx->qp->rq.path);
 }
 
+/* @num packets that were let in came marked: the sender is told, but not too often. */
+static void rx_marked(struct rx_burst *rx, u32 num)
+{
+	sroce_qp_count_add(rx->qp, RX_MARKED, num);
+	if (qp_reliable(rx->qp) && sroce_pace_marked(rx->qp)) {
+		set_bit(SROCE_RESP_CNP, &rx->qp->rq.flags);
+		rx->cnp = true;
+	}
+}
+
 /* Is the packet of this queue pair's connection, or is there none? */
 static bool rx_admit(struct rx_burst *rx, bool admits, const struct wire_pkt *pkt)
 {
@@ -453,6 +472,8 @@ static bool rx_admit(struct rx_burst *rx, bool admits, const struct wire_pkt *pk
 	}
 	rx->pkts++;
 	rx->bytes += pkt->payload_len;
+	if (unlikely(rx->ce))
+		rx_marked(rx, 1);
 	if ((pkt->pkey & 0x7fff) != (SROCE_PKEY & 0x7fff)) {
 		sroce_qp_count(rx->qp, RX_WRONG_PKEY);
 		return false;
@@ -500,16 +521,32 @@ static void rx_request(struct rx_burst *rx, struct sroce_rx *packet)
 /* Can this queue pair have to do with the packet at all? */
 static bool rx_suits(const struct rx_burst *rx, const struct wire_pkt *pkt)
 {
-	if (pkt->op->class == WIRE_CLASS_CNP) {
-		sroce_qp_count(rx->qp, RX_CNP);
-		return false;
-	}
+	if (pkt->op->class == WIRE_CLASS_GAPS && qp_reliable(rx->qp))
+		return true;
 	if ((pkt->opcode & WIRE_TRANSPORT_MASK) != rx->qp->transport ||
 	    (rx->qp->transport == WIRE_UD && qp_dev(rx->qp)->net != dev_net(rx->skb->dev))) {
 		sroce_qp_count(rx->qp, RX_WRONG_STATE);
 		return false;
 	}
 	return true;
+}
+
+/* The peer says that a queue on the way to it grows, Annex A17.9.3 */
+static void rx_notified(struct rx_burst *rx)
+{
+	struct sroce_qp *qp = rx->qp;
+	bool admits;
+
+	side_end(rx);
+	spin_lock_bh(&qp->rq.lock);
+	admits = qp_reliable(qp) && qp->state >= IB_QPS_RTR && from_peer(&qp->rq.path, rx);
+	spin_unlock_bh(&qp->rq.lock);
+	if (!admits) {
+		sroce_qp_count(qp, RX_WRONG_PEER);
+		return;
+	}
+	sroce_qp_count(qp, RX_CNP);
+	sroce_pace_cnp(qp);
 }
 
 static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet)
@@ -522,6 +559,8 @@ static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet)
 	}
 	if (rx->no_qp)
 		sroce_count(rx->sdev, RX_NO_QP);
+	else if (pkt->op->class == WIRE_CLASS_CNP)
+		rx_notified(rx);
 	else if (!rx_suits(rx, pkt))
 		return;
 	else if (pkt->op->flags & WIRE_RESPONSE)
@@ -711,6 +750,8 @@ static u32 rx_middles(struct rx_burst *rx, u32 left, u32 seg)
 	}
 	rx->pos.data += taken;
 	rx->pos.left -= taken;
+	if (unlikely(rx->ce) && taken)
+		rx_marked(rx, taken / seg);
 	rx->pkts += taken / seg;
 	rx->bytes += taken / seg * covered;
 	if (rx->side == RX_RESPONSES)
@@ -731,6 +772,12 @@ static struct sroce_dev *rx_dev(const struct sroce_net *snet, const struct sk_bu
 	return any;
 }
 
+static bool rx_ce(const struct sk_buff *skb, bool ipv6)
+{
+	return INET_ECN_is_ce(ipv6 ? ipv6_get_dsfield(ipv6_hdr(skb)) :
+				     ipv4_get_dsfield(ip_hdr(skb)));
+}
+
 static struct rx_burst rx_start(struct net *net, struct sk_buff *skb, bool ipv6)
 {
 	struct sroce_net *snet = net_generic(net, sroce_net_id);
@@ -741,6 +788,7 @@ static struct rx_burst rx_start(struct net *net, struct sk_buff *skb, bool ipv6)
 		.ipv6 = ipv6,
 		.snet = snet,
 		.sdev = rx_dev(snet, skb),
+		.ce = rx_ce(skb, ipv6),
 		.id_step = 1,
 		.qpn = ~0U,
 		.pos = { .skb = skb, .frag = -1 },

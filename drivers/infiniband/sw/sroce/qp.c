@@ -487,6 +487,7 @@ static void sides_init(struct sroce_qp *qp)
 	sroce_fault_init(&sq->fault, qp, sroce_send_fault_done);
 	tasklet_setup(&sq->task, sroce_send_task);
 	hrtimer_setup(&sq->timer, sroce_retry_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+	sroce_pace_init(qp);
 	hrtimer_setup(&sq->linger, sroce_doorbell_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 
 	spin_lock_init(&rq->lock);
@@ -686,6 +687,8 @@ static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int m
 		sq->psn_una = attr->sq_psn & WIRE_PSN_MASK;
 		sq->psn_nxt = sq->psn_una;
 		sq->psn_end = sq->psn_una;
+		sroce_gaps_reset(qp);
+		sroce_cwnd_reset(qp);
 	}
 	if (mask & (IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_TIMEOUT))
 		sroce_retry_progress(qp);
@@ -950,6 +953,7 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	release_both(qp);
 	hrtimer_cancel(&qp->sq.timer);
 	hrtimer_cancel(&qp->sq.linger);
+	sroce_pace_exit(qp);
 	tasklet_kill(&qp->sq.task);
 	tasklet_kill(&qp->rq.task);
 

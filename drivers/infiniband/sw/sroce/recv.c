@@ -336,6 +336,10 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	rq->broken = false;
 	rq->num_res = 0;
 	rq->num_owed = 0;
+	rq->num_parts = 0;
+	rq->filled = false;
+	rq->goes_back = false;
+	rq->report = false;
 	sroce_late_purge(&rq->late, &rq->num_late);
 	sroce_kept_purge(qp, &rq->kept);
 }
@@ -905,13 +909,32 @@ static void recv_gap(struct sroce_qp *qp)
 static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	struct sroce_rq *rq = &qp->rq;
+	enum sroce_keep kept;
+	bool opens;
 
 	sroce_qp_count(qp, OUT_OF_SEQUENCE);
 	if (rq->not_ready)
 		return;
-	if (sroce_keep(qp, &rq->kept, rx) == SROCE_KEPT_TWICE)
+	opens = sroce_kept_opens(qp, &rq->kept, rx->pkt.psn);
+	kept = sroce_keep(qp, &rq->kept, rx);
+	if (kept == SROCE_KEPT_TWICE)
 		sroce_qp_count(qp, DUPLICATE);
+	rq->report |= opens && kept == SROCE_KEPT && !rq->goes_back;
 	recv_gap(qp);
+}
+
+/*
+ * A gap was filled, and what had been kept behind it taken. Does the requester
+ * send all that as well, as IBTA has it, or go on from where it was? To the
+ * former, reports say nothing.
+ */
+static void judge_requester(struct sroce_rq *rq, u32 psn)
+{
+	if (psn == rq->filled_psn)
+		rq->goes_back = true;
+	else if (wire_psn_diff(psn, rq->epsn) < 0)
+		return;
+	rq->filled = false;
 }
 
 /* Reliable: in order, each once; 9.7.4 */
@@ -921,6 +944,8 @@ static void recv_reliable(struct sroce_qp *qp, struct sroce_rx *rx)
 	struct sroce_rq *rq = &qp->rq;
 	s32 ahead = wire_psn_diff(pkt->psn, rq->epsn);
 
+	if (unlikely(rq->filled))
+		judge_requester(rq, pkt->psn);
 	if (ahead < 0) {
 		/* it has been executed: say so again, and that is all (9.7.5.1.2) */
 		sroce_qp_count(qp, DUPLICATE);
@@ -1111,8 +1136,11 @@ static void recv_kept(struct sroce_qp *qp)
 		}
 		sroce_late_free(late);
 	}
-	if (rq->epsn != from)
+	if (rq->epsn != from) {
+		rq->filled = true;
+		rq->filled_psn = wire_psn_add(rq->epsn, -1);
 		trace_sroce_filled(qp, from, rq->epsn, rq->kept.num);
+	}
 	if (rq->ack_psn != ack_psn)
 		respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
 	/*
@@ -1120,8 +1148,10 @@ static void recv_kept(struct sroce_qp *qp)
 	 * somebody asks, it is missing; else it may well be on its way, behind
 	 * one that came early.
 	 */
-	if (rq->kept.num && !rq->fault.active && (rq->epsn != from || rq->respond))
+	if (rq->kept.num && !rq->fault.active && (rq->epsn != from || rq->respond)) {
+		rq->report |= !rq->goes_back && rq->epsn != from;
 		recv_gap(qp);
+	}
 }
 
 /**
@@ -1275,7 +1305,7 @@ void sroce_recv_end(struct sroce_qp *qp)
 	__releases(&qp->rq.lock)
 {
 	struct sroce_rq *rq = &qp->rq;
-	const bool owed = rq->respond || rq->num_owed;
+	const bool owed = rq->respond || rq->report || rq->num_owed;
 
 	run_mr_put(rq);
 	sroce_doorbell_heard(qp);

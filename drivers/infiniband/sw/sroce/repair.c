@@ -48,18 +48,21 @@ static u64 probe_ns(const struct sroce_sq *sq, ktime_t now)
 	return sq->repair.took ? max_t(u64, 4 * sq->repair.took, PROBE_MIN_NS) : PROBE_FIRST_NS;
 }
 
-/*
- * Until what was sent again is taken for lost again: such packets do not queue
- * behind a window. As they may be answered for their first sending, which came
- * late, this is no measure of the round trip (Karn).
+/**
+ * sroce_repair_answer_ns - until what was sent again is taken for lost again
+ * @sq: send side, the caller's
+ * @now: the time
+ *
+ * Such packets do not queue behind a window. As they may be answered for their
+ * first sending, which came late, this is no measure of the round trip (Karn).
  */
-static u64 answer_ns(const struct sroce_sq *sq, ktime_t now)
+u64 sroce_repair_answer_ns(const struct sroce_sq *sq, ktime_t now)
 {
 	const struct sroce_repair *r = &sq->repair;
 
 	if (!r->took)
 		return probe_ns(sq, now);
-	return max_t(u64, r->took + 4 * r->took_var, PROBE_MIN_NS);
+	return max3(r->took + 4 * r->took_var, sroce_cwnd_least(sq), (u64)PROBE_MIN_NS);
 }
 
 /**
@@ -132,7 +135,8 @@ static bool under_way(const struct sroce_sq *sq)
 {
 	const struct sroce_repair *r = &sq->repair;
 
-	return r->due || (r->out && wire_psn_diff(sq->psn_una, r->end) < 0);
+	return r->due || (r->out && wire_psn_diff(sq->psn_una, r->end) < 0) ||
+	       sroce_gaps_under_way(sq, ktime_get());
 }
 
 /**
@@ -159,6 +163,7 @@ void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome)
 	 */
 	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una || under_way(sq))
 		return;
+	sroce_cwnd_loss(qp, 1);
 	if (!told) {
 		sroce_qp_count(qp, IMPLIED_NAK);
 		repair(qp, false);
@@ -183,14 +188,38 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end)
 	struct sroce_repair *r = &sq->repair;
 	const ktime_t now = ktime_get();
 
+	sroce_gaps_repaired(qp, end, now);
 	r->out = true;
 	r->end = end;
 	r->sent = now;
 	r->lossy = ktime_add_ns(now, LOSSY_NS);
 	r->probe_due = KTIME_MAX;
 	if (r->probes < PROBES_MAX)
-		r->probe_due = ktime_add_ns(now, answer_ns(sq, now) << r->probes);
+		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << r->probes);
 	trace_sroce_repair(qp, r->psn, end, r->told, r->probes);
+}
+
+/**
+ * sroce_repair_swept - what was missing has been sent again, from several places
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_repair_swept(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_repair *r = &sq->repair;
+	const ktime_t now = ktime_get();
+
+	r->lossy = ktime_add_ns(now, LOSSY_NS);
+	/* of the oldest, and not of those that have become known since */
+	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
+		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << r->probes);
+}
+
+/* What comes sooner than any round trip answers an earlier sending. */
+static void note_answer(struct sroce_sq *sq, u64 ns)
+{
+	if (ns >= sroce_cwnd_least(sq))
+		sroce_retry_smooth(&sq->repair.took, &sq->repair.took_var, ns);
 }
 
 /**
@@ -214,14 +243,13 @@ void sroce_repair_moved(struct sroce_qp *qp)
 		return;
 	now = ktime_get();
 	if (r->out && r->once)
-		sroce_retry_smooth(&r->took, &r->took_var,
-				   ktime_to_ns(ktime_sub(now, r->sent)));
-	if (beyond > 0 || sq->psn_una == sq->psn_nxt) {
+		note_answer(sq, ktime_to_ns(ktime_sub(now, r->sent)));
+	if (beyond > 0 || sq->psn_una == sq->psn_nxt || sroce_gaps_under_way(sq, now)) {
 		if (r->out && r->told && beyond > 0)
 			r->peer = SROCE_PEER_KEEPS;
 		sroce_repair_forget(qp);
 	} else {
-		r->rest_due = ktime_add_ns(now, answer_ns(sq, now));
+		r->rest_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now));
 	}
 }
 

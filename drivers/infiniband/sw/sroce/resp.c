@@ -95,6 +95,27 @@ static u32 again_resume(const struct sroce_res *res, u32 end)
 	return next == res->num_pkts ? 0 : next;
 }
 
+static void give_again(struct sroce_rq *rq, struct sroce_res *res, u32 start, u32 end)
+{
+	res->resume = again_resume(res, end);
+	if (!res->owed)
+		rq->num_owed++;
+	/* it may be any of those that are kept */
+	rq->first_owed = 0;
+	res->owed = true;
+	res->start = start;
+	res->next = start;
+	res->end = end;
+}
+
+static bool part_later(struct sroce_rq *rq, u32 psn, u32 end)
+{
+	if (rq->num_parts == SROCE_MAX_PARTS)
+		return false;
+	rq->parts[rq->num_parts++] = (struct sroce_part) { .psn = psn, .end = end };
+	return true;
+}
+
 /**
  * sroce_resp_again - a request has come again whose response carries data
  * @qp: queue pair; its receive lock is held
@@ -120,16 +141,29 @@ bool sroce_resp_again(struct sroce_qp *qp, const struct wire_pkt *pkt)
 	/* a part of what is about to be given anyway */
 	if (res->owed && end != res->num_pkts && res->end == res->num_pkts && res->next <= k)
 		return true;
-	res->resume = again_resume(res, end);
-	if (!res->owed)
-		rq->num_owed++;
-	/* it may be any of those that are kept */
-	rq->first_owed = 0;
-	res->owed = true;
-	res->start = k;
-	res->next = k;
-	res->end = end;
+	/* several parts may be missing: one after the other */
+	if (res->owed && end != res->num_pkts && res->end != res->num_pkts)
+		return part_later(rq, pkt->psn, end);
+	give_again(rq, res, k, end);
 	return true;
+}
+
+/* What was asked for meanwhile, the lock is held. */
+static void next_part(struct sroce_rq *rq)
+{
+	while (rq->num_parts) {
+		const struct sroce_part part = rq->parts[0];
+		struct sroce_res *res = find_res(rq, part.psn);
+
+		/* with one under way in this READ, or all of its rest, there is time */
+		if (res && res->owed)
+			return;
+		memmove(rq->parts, rq->parts + 1, --rq->num_parts * sizeof(part));
+		if (!res || part.end > res->num_pkts)
+			continue;
+		give_again(rq, res, wire_psn_diff(part.psn, res->psn), part.end);
+		return;
+	}
 }
 
 static struct sroce_res *next_owed(struct sroce_rq *rq)
@@ -274,13 +308,13 @@ static enum resp_result read_packet(struct sroce_qp *qp, const struct sroce_res 
 static enum resp_result write_read(struct sroce_qp *qp, struct sroce_res *res,
 				   struct sroce_burst *b)
 {
-	const u32 first = res->next;
+	const u32 first = res->next, most = sroce_pace_burst(qp);
 	enum resp_result result;
 	struct resp_read read;
 	u32 bytes;
 
 	result = read_start(qp, res, &read);
-	while (result == RESP_GIVEN && res->next != res->end) {
+	while (result == RESP_GIVEN && res->next != res->end && res->next - first < most) {
 		result = read_packet(qp, res, &read, res->next, b);
 		if (result == RESP_GIVEN)
 			res->next++;
@@ -290,6 +324,7 @@ static enum resp_result write_read(struct sroce_qp *qp, struct sroce_res *res,
 	bytes = min(res->next * qp->mtu, res->len) - first * qp->mtu;
 	sroce_qp_count_add(qp, TX_PKTS, res->next - first);
 	sroce_qp_count_add(qp, TX_BYTES, bytes);
+	sroce_pace_sent(qp, res->next - first, bytes);
 	return result;
 }
 
@@ -364,6 +399,7 @@ static void res_done(struct sroce_qp *qp, const struct sroce_res *before,
 		res->owed = false;
 		res->given = true;
 		rq->num_owed--;
+		next_part(rq);
 	}
 }
 
@@ -426,6 +462,58 @@ static bool give_ack(struct sroce_qp *qp, u8 syndrome, u32 psn, u32 msn, struct 
 	return true;
 }
 
+static bool write_report(const struct sroce_qp *qp, u32 psn, const struct wire_gaps *gaps,
+			 struct sroce_burst *b)
+{
+	u8 *p = sroce_burst_reserve(b, WIRE_BTH_LEN + WIRE_GAPS_LEN(gaps->num) + WIRE_ICRC_LEN);
+
+	if (!p)
+		return false;
+	wire_bth_put(p, WIRE_GAPS, 0, 0, SROCE_PKEY, qp->dqpn, 0, psn);
+	wire_gaps_put(p + WIRE_BTH_LEN, gaps);
+	sroce_burst_commit(b);
+	return true;
+}
+
+/* What is missing beyond the NAK. One that is lost is said again with the next gap. */
+static void give_report(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+	struct wire_gaps gaps;
+	struct sroce_burst b;
+	u32 psn;
+
+	spin_lock_bh(&rq->lock);
+	rq->report = false;
+	psn = rq->epsn;
+	sroce_kept_gaps(qp, &rq->kept, psn, &gaps);
+	spin_unlock_bh(&rq->lock);
+	if (!gaps.num || READ_ONCE(qp_dev(qp)->gone) ||
+	    sroce_burst_start(&b, qp->num, &rq->path))
+		return;
+	if (write_report(qp, psn, &gaps, &b))
+		sroce_qp_count(qp, SENT_GAPS);
+	sroce_burst_flush(&b);
+}
+
+/* To a sender whose packet came marked, Annex A17.9.3 */
+static void give_cnp(struct sroce_qp *qp)
+{
+	struct sroce_burst b;
+	u8 *p;
+
+	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(&b, qp->num, &qp->rq.path))
+		return;
+	p = sroce_burst_reserve(&b, WIRE_BTH_LEN + WIRE_CNP_RESERVED + WIRE_ICRC_LEN);
+	if (!p)
+		return;
+	wire_cnp_put(p, SROCE_PKEY, qp->dqpn);
+	sroce_burst_commit(&b);
+	sroce_qp_count(qp, SENT_CNP);
+	trace_sroce_cnp(qp, true, 0);
+	sroce_burst_flush(&b);
+}
+
 /* Say the next thing that is owed. Return: there may be more. */
 static bool resp_step(struct sroce_qp *qp)
 {
@@ -436,6 +524,8 @@ static bool resp_step(struct sroce_qp *qp)
 	bool respond;
 	u8 syndrome;
 
+	if (unlikely(test_and_clear_bit(SROCE_RESP_CNP, &rq->flags)))
+		give_cnp(qp);
 	spin_lock_bh(&rq->lock);
 	owed = next_owed(rq);
 	if (owed)
@@ -448,9 +538,14 @@ static bool resp_step(struct sroce_qp *qp)
 	msn = rq->msn;
 	spin_unlock_bh(&rq->lock);
 
-	if (!owed && !respond)
+	if (!owed && !respond) {
+		/* behind the NAK, which says where it begins */
+		if (unlikely(READ_ONCE(rq->report)))
+			give_report(qp);
 		return false;
-	if (owed && (READ_ONCE(rq->resp_fault.active) || resp_blocked(qp)))
+	}
+	if (owed && (READ_ONCE(rq->resp_fault.active) || resp_blocked(qp) ||
+		     !sroce_pace_open(qp, SROCE_RESP_BLOCKED, &rq->flags)))
 		return false;
 	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(&b, qp->num, &rq->path)) {
 		sroce_qp_count(qp, TX_NO_ROUTE);
@@ -459,6 +554,8 @@ static bool resp_step(struct sroce_qp *qp)
 		/* what could not be read out is asked for again */
 		return false;
 	}
+	if (owed)
+		sroce_burst_ect(&b);
 	return owed ? give_res(qp, &res, &b) : give_ack(qp, syndrome, psn, msn, &b);
 }
 

@@ -80,6 +80,7 @@ void sroce_retry_go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome, bool cou
 
 	sq->nak_due = KTIME_MAX;
 	sroce_repair_forget(qp);
+	sroce_gaps_reset(qp);
 	if (counts && !sq->retry_left) {
 		/* with a route that never came, the oldest has not been sent */
 		if (sq->una != sq->fetched)
@@ -130,6 +131,8 @@ void sroce_retry_time(struct sroce_qp *qp, u32 psn)
 		return;
 	sq->rtt_psn = psn;
 	sq->rtt_start = ktime_get();
+	sroce_cwnd_time(qp);
+	sq->rtt_held = sq->repair.due || sq->repair.out || sq->sweep.arrived;
 }
 
 /**
@@ -153,6 +156,20 @@ void sroce_retry_smooth(u64 *mean, u64 *off, u64 ns)
 }
 
 /**
+ * sroce_retry_arrived - the peer says that it has the packet that is timed
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_retry_arrived(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	const u64 ns = ktime_to_ns(ktime_sub(ktime_get(), sq->rtt_start));
+
+	sq->rtt_start = 0;
+	sroce_retry_smooth(&sq->srtt, &sq->rttvar, ns);
+	sroce_cwnd_rtt(qp, ns);
+}
+
+/**
  * sroce_retry_acked - @psn_una has moved: has the timed packet arrived?
  * @qp: queue pair; the caller owns its send side
  */
@@ -164,9 +181,11 @@ void sroce_retry_acked(struct sroce_qp *qp)
 	sq->nak_due = KTIME_MAX;
 	if (!sq->rtt_start || wire_psn_diff(sq->psn_una, sq->rtt_psn) <= 0)
 		return;
-	sroce_retry_smooth(&sq->srtt, &sq->rttvar,
-			   ktime_to_ns(ktime_sub(ktime_get(), sq->rtt_start)));
-	sq->rtt_start = 0;
+	/* too long is better than none at all, which would have all taken for lost */
+	if (sq->rtt_held && sq->srtt)
+		sq->rtt_start = 0;
+	else
+		sroce_retry_arrived(qp);
 }
 
 /*
@@ -177,6 +196,8 @@ static void timeout(struct sroce_qp *qp, ktime_t now)
 {
 	struct sroce_sq *sq = &qp->sq;
 
+	sroce_gaps_reset(qp);
+	sroce_cwnd_timeout(qp);
 	if (!sq->retry_left || sq->psn_nxt == sq->psn_una) {
 		sroce_retry_go_back(qp, now, 0, true);
 		return;
@@ -245,6 +266,7 @@ void sroce_retry_rnr(struct sroce_qp *qp, u8 code)
 	struct sroce_sq *sq = &qp->sq;
 
 	sroce_repair_forget(qp);
+	sroce_gaps_reset(qp);
 	sq->rnr_wait = true;
 	sq->rnr_probe = true;
 	sq->deadline = ktime_add_ns(ktime_get(),
@@ -334,6 +356,9 @@ void sroce_retry_reset(struct sroce_qp *qp)
 	qp->sq.srtt = 0;
 	qp->sq.rttvar = 0;
 	sroce_repair_reset(qp);
+	sroce_gaps_reset(qp);
+	sroce_cwnd_reset(qp);
+	sroce_pace_reset(qp);
 	sroce_kept_purge(qp, &qp->sq.kept);
 	qp->sq.no_route = false;
 	clear_bit(SROCE_SQ_TIMER, &qp->sq.flags);

@@ -28,8 +28,12 @@
 #define SEND_TURNS_SOFTIRQ	8
 #define SEND_TURNS_PROCESS	64
 
-/* An acknowledgement is asked for four times a window, and at a message's end. */
+/*
+ * An acknowledgement is asked for four times a window, and at a message's end. What
+ * one lets go leaves at once: not more than this, in a window that has grown.
+ */
 #define ASK_FRACTION		4
+#define ASK_BYTES		(SROCE_SEND_WINDOW / ASK_FRACTION)
 
 /* One turn at a send side. */
 struct send_turn {
@@ -41,7 +45,8 @@ struct send_turn {
 	u32 pkts;			/* written, and not counted yet */
 	u32 bytes;			/* their payload */
 	u32 budget;
-	bool alone;			/* it is sent again by itself: sroce_repair */
+	bool alone;			/* it is sent again by itself: sroce_repair, sroce_sweep */
+	u32 ask_psn;			/* then, the packet that asks for an acknowledgement */
 	u32 read_len;			/* then, bytes that a READ asks for at most */
 	bool idle;			/* the ring has been found empty */
 };
@@ -202,8 +207,7 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 	sq->psn_nxt = psn;
 	sq->sge = 0;
 	sq->sge_off = 0;
-	/* which of two sendings was acknowledged nobody knows (Karn) */
-	sq->rtt_start = 0;
+	sq->rtt_held = true;
 	sq->flight = 0;
 	for (sq->nxt = sq->una; sq->nxt != sq->fetched; sq->nxt += swqe->num_blocks) {
 		swqe = sq_wqe(sq, sq->nxt);
@@ -342,6 +346,8 @@ static enum send_result send_start(struct send_turn *turn)
 			av_unlock(turn->av);
 		return send_no_route(qp);
 	}
+	if (qp_reliable(qp))
+		sroce_burst_ect(&turn->burst);
 	turn->started = true;
 	turn->start = sq->psn_nxt;
 	sq->no_route = false;
@@ -423,10 +429,14 @@ static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, b
 	turn->bytes += payload;
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
-	if (sq->psn_nxt != sq->psn_end)
+	if (sq->psn_nxt != sq->psn_end) {
 		sroce_qp_count(qp, RETRANSMITTED);
-	else if (ask)
+		/* which of two sendings was acknowledged nobody knows (Karn) */
+		if (sq->psn_nxt == sq->rtt_psn)
+			sq->rtt_start = 0;
+	} else if (ask) {
 		sroce_retry_time(qp, sq->psn_nxt);
+	}
 	sq->psn_nxt = wire_psn_add(sq->psn_nxt, psns);
 	if (wire_psn_diff(sq->psn_nxt, sq->psn_end) > 0)
 		sq->psn_end = sq->psn_nxt;
@@ -438,19 +448,20 @@ static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, b
 }
 
 /* May one more packet be under way? */
-static bool flight_open(const struct sroce_qp *qp)
+static bool flight_open(struct sroce_qp *qp)
 {
 	if (!qp_reliable(qp))
 		return true;
 	if (qp->sq.rnr_probe)
 		return !qp->sq.flight;
-	return qp->sq.flight * qp->mtu < SROCE_SEND_WINDOW;
+	return sroce_cwnd_open(qp);
 }
 
 /* An acknowledgement is asked for several times a window. */
 static bool ask_now(const struct sroce_qp *qp)
 {
-	return qp->sq.rnr_probe || qp->sq.unasked * qp->mtu >= SROCE_SEND_WINDOW / ASK_FRACTION;
+	return qp->sq.rnr_probe ||
+	       qp->sq.unasked >= min(qp->sq.cwnd.pkts / ASK_FRACTION, ASK_BYTES / qp->mtu);
 }
 
 /*
@@ -507,7 +518,8 @@ static enum send_result send_packet(struct send_turn *turn)
 	u32 payload = row->flags & WIRE_PAYLOAD ? min(swqe->length - off, qp->mtu) : 0;
 	u32 pad = -payload & 3;
 	u32 len = row->hdr_len + payload + pad + WIRE_ICRC_LEN;
-	bool ask = last || turn->alone || ask_now(qp);
+	bool ask = turn->alone ? wire_psn_diff(turn->ask_psn, sq->psn_nxt) < (s32)psns :
+				 last || ask_now(qp);
 	enum send_result res;
 	u8 *p;
 
@@ -648,11 +660,18 @@ static bool psns_free(const struct sroce_qp *qp)
  * What READs ask for comes without being asked again, and is in flight as well:
  * more than this overflows queues on its way, and what is kept behind a gap.
  */
-static bool read_window_open(const struct sroce_qp *qp)
+static bool read_window_open(struct sroce_qp *qp)
 {
-	const struct sroce_sq *sq = &qp->sq;
+	struct sroce_sq *sq = &qp->sq;
+	const u32 begun = wire_psn_diff(sq->psn_nxt, sq->psn_una);
+	const u32 window = max(min(2 * sq->cwnd.pkts, 2 * SROCE_SEND_WINDOW / qp->mtu),
+			       sq->cwnd.pkts);
 
-	return wire_psn_diff(sq->psn_nxt, sq->psn_una) * qp->mtu < 2 * SROCE_SEND_WINDOW;
+	if (begun - sq->kept.num < window && begun < SROCE_KEPT_MAX_PKTS &&
+	    begun * qp->mtu < SROCE_WINDOW_MAX)
+		return true;
+	sq->cwnd.full = true;
+	return false;
 }
 
 /* May the request begin now? 10.8.3 for the fence, 9.7.3.1 for the resources */
@@ -701,7 +720,7 @@ static bool window_open(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 	u32 limit = SROCE_SEND_WINDOW / qp->mtu;
 
-	if (!flight_open(qp))
+	if (!flight_open(qp) || !sroce_pace_open(qp, SROCE_SQ_BLOCKED, &sq->flags))
 		return false;
 	if (atomic_read(&qp->num->tx_skbs) < limit)
 		return true;
@@ -739,6 +758,9 @@ static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
 	bool stream;
 
 	turn->alone = true;
+	turn->ask_psn = wire_psn_add(sq->psn_nxt, left - 1);
+	if (wire_psn_diff(turn->ask_psn, limit) >= 0)
+		turn->ask_psn = wire_psn_add(limit, -1);
 	*end = sq->psn_nxt;
 	while (left-- && res == SENT && wire_psn_diff(sq->psn_nxt, limit) < 0) {
 		stream = swqe_op(sq, sq->nxt)->kind == SEND_STREAM;
@@ -758,29 +780,64 @@ static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
 	return res;
 }
 
-/* The oldest packet again, at once; then from @psn on, where we were. */
-static enum send_result repair_one(struct send_turn *turn, u32 psn)
+/* Where the requester is, while it sends something again. */
+struct send_place {
+	u32 nxt;
+	u32 psn_nxt;
+	u32 sge;
+	u32 sge_off;
+	u32 flight;
+	u32 unasked;
+};
+
+static struct send_place place_save(const struct sroce_sq *sq)
+{
+	return (struct send_place) {
+		.nxt = sq->nxt,
+		.psn_nxt = sq->psn_nxt,
+		.sge = sq->sge,
+		.sge_off = sq->sge_off,
+		.flight = sq->flight,
+		.unasked = sq->unasked,
+	};
+}
+
+/*
+ * What is sent again leaves, and the requester goes on from where it was. Return:
+ * false if it does not: a list has become wrong meanwhile, which fails as any
+ * that is sent again.
+ */
+static bool place_restore(struct send_turn *turn, const struct send_place *place,
+			  enum send_result *flushed)
+{
+	struct sroce_sq *sq = &turn->qp->sq;
+
+	*flushed = send_flush(turn);
+	if (sq->nxt != sq->fetched && sq_wqe(sq, sq->nxt)->status)
+		return false;
+	sq->nxt = place->nxt;
+	sq->psn_nxt = place->psn_nxt;
+	sq->sge = place->sge;
+	sq->sge_off = place->sge_off;
+	sq->flight = place->flight;
+	sq->unasked = place->unasked;
+	turn->start = place->psn_nxt;
+	return true;
+}
+
+/* The oldest packet again, at once; then on from where we were. */
+static enum send_result repair_one(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
-	const u32 nxt = sq->nxt, sge = sq->sge, sge_off = sq->sge_off;
-	const u32 flight = sq->flight, unasked = sq->unasked;
+	const struct send_place place = place_save(sq);
 	enum send_result res, flushed;
 	u32 end;
 
 	sroce_send_seek(qp, sq->repair.psn);
-	res = send_alone(turn, psn, &end);
-	flushed = send_flush(turn);
-	/* its list has become wrong meanwhile: it fails as any that is sent again */
-	if (sq_wqe(sq, sq->una)->status)
+	res = send_alone(turn, place.psn_nxt, &end);
+	if (!place_restore(turn, &place, &flushed))
 		return SENT;
-	sq->nxt = nxt;
-	sq->psn_nxt = psn;
-	sq->sge = sge;
-	sq->sge_off = sge_off;
-	sq->flight = flight;
-	sq->unasked = unasked;
-	turn->start = psn;
 	/* refused, or not even written: it is still to be sent */
 	if (flushed != SENT)
 		return flushed;
@@ -789,6 +846,95 @@ static enum send_result repair_one(struct send_turn *turn, u32 psn)
 	sq->repair.due = false;
 	sroce_repair_sent(qp, end);
 	return res;
+}
+
+/* Of a READ, what is missing of its response; of others, the packet at psn_nxt. */
+static enum send_result send_missing(struct send_turn *turn, u32 end)
+{
+	struct sroce_qp *qp = turn->qp;
+	struct sroce_sq *sq = &qp->sq;
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+	const u32 behind = wire_psn_add(swqe->first_psn, swqe->num_pkts);
+	enum send_result res;
+
+	if (swqe_op(sq, sq->nxt)->kind == SEND_READ && wire_psn_diff(end, behind) < 0)
+		turn->read_len = wire_psn_diff(end, sq->psn_nxt) * qp->mtu;
+	res = send_packet(turn);
+	turn->read_len = 0;
+	return res;
+}
+
+/*
+ * One gap, from psn_nxt to @end. Where responses tell of it, requests that have
+ * none have arrived.
+ */
+static enum send_result send_gap(struct send_turn *turn, u32 end)
+{
+	struct sroce_qp *qp = turn->qp;
+	struct sroce_sq *sq = &qp->sq;
+	enum send_result res = SENT;
+
+	while (res == SENT && turn->budget && wire_psn_diff(sq->psn_nxt, end) < 0 &&
+	       sq->nxt != sq->fetched && sq_wqe(sq, sq->nxt)->sent) {
+		const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+
+		turn->budget--;
+		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
+			sq->nxt += swqe->num_blocks;
+		else if (sq->sweep.implied && !sroce_send_awaits(sq, sq->nxt))
+			sroce_send_seek(qp, wire_psn_add(swqe->first_psn, swqe->num_pkts));
+		else
+			res = send_missing(turn, end);
+	}
+	return res;
+}
+
+/* Is it still missing, and has it been sent at all? */
+static bool gap_open(const struct sroce_sq *sq, const struct sroce_gap *gap, u32 psn_nxt)
+{
+	const u32 end = wire_psn_add(gap->psn, gap->num);
+
+	return wire_psn_diff(end, sq->psn_una) > 0 && wire_psn_diff(end, psn_nxt) <= 0;
+}
+
+/* What is known to be missing, as much as a turn takes; the rest in the next. */
+static enum send_result send_gaps(struct send_turn *turn)
+{
+	struct sroce_qp *qp = turn->qp;
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_sweep *sweep = &sq->sweep;
+	const struct send_place place = place_save(sq);
+	enum send_result res = SENT, flushed;
+	const ktime_t now = ktime_get();
+	u32 i;
+
+	turn->alone = true;
+	for (i = 0; i < sweep->num && res == SENT && turn->budget; i++) {
+		struct sroce_gap *gap = &sweep->gap[i];
+		const u32 end = wire_psn_add(gap->psn, gap->num);
+
+		if (!gap->due || !gap_open(sq, gap, place.psn_nxt))
+			continue;
+		sroce_send_seek(qp, wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una :
+									       gap->psn);
+		turn->ask_psn = wire_psn_add(end, -1);
+		res = send_gap(turn, end);
+		/* the rest of it in the next turn */
+		if (wire_psn_diff(sq->psn_nxt, end) < 0) {
+			gap->num = wire_psn_diff(end, sq->psn_nxt);
+			gap->psn = sq->psn_nxt;
+			break;
+		}
+		gap->due = false;
+		gap->sent = now;
+	}
+	turn->alone = false;
+	/* what could not be sent is asked for again */
+	sweep->due = res == SENT && i < sweep->num;
+	if (!place_restore(turn, &place, &flushed))
+		return SENT;
+	sroce_repair_swept(qp);
+	return flushed != SENT ? flushed : res;
 }
 
 /* Something is missing at the peer. Return: may more be sent? */
@@ -805,7 +951,9 @@ static enum send_result send_repair(struct send_turn *turn)
 	if (r->due && (r->psn != sq->psn_una || psn == sq->psn_una))
 		sroce_repair_forget(turn->qp);
 	if (r->due)
-		res = repair_one(turn, psn);
+		res = repair_one(turn);
+	if (res == SENT && sq->sweep.due)
+		res = send_gaps(turn);
 	return res == SENT && r->hold ? SEND_STOP : res;
 }
 
@@ -817,8 +965,9 @@ static void send_packets(struct send_turn *turn)
 
 	if (sq->rnr_wait || sq->backoff != KTIME_MAX)
 		return;
-	if (unlikely(sq->repair.due || sq->repair.hold))
-		res = send_repair(turn);
+	if (unlikely(sq->repair.due || sq->repair.hold || sq->sweep.due))
+		res = sroce_pace_open(qp, SROCE_SQ_BLOCKED, &sq->flags) ? send_repair(turn) :
+									  SEND_STOP;
 	while (turn->budget && res <= SEND_LOST && window_open(qp) && send_ready(turn)) {
 		turn->budget--;
 		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
@@ -833,6 +982,7 @@ static void send_packets(struct send_turn *turn)
 	if (turn->pkts) {
 		sroce_qp_count_add(qp, TX_PKTS, turn->pkts);
 		sroce_qp_count_add(qp, TX_BYTES, turn->bytes);
+		sroce_pace_sent(qp, turn->pkts, turn->bytes);
 	}
 	if (turn->av)
 		sroce_av_put(turn->av);
@@ -896,6 +1046,7 @@ static void fault_run(struct sroce_qp *qp)
 	sq->fault.active = false;
 	if (sq->missed && sq->una != sq->fetched) {
 		sroce_repair_forget(qp);
+		sroce_gaps_reset(qp);
 		sroce_send_seek(qp, sq->psn_una);
 	}
 	sq->missed = false;
@@ -922,7 +1073,8 @@ static bool send_turn(struct sroce_qp *qp)
 {
 	struct send_turn turn = {
 		.qp = qp,
-		.budget = max(SEND_TURN_BYTES / qp->mtu, SEND_TURN_PKTS),
+		.budget = min(max(SEND_TURN_BYTES / qp->mtu, SEND_TURN_PKTS),
+			      sroce_pace_burst(qp)),
 	};
 
 	if (test_and_clear_bit(SROCE_SQ_RANG, &qp->sq.flags))

@@ -25,6 +25,7 @@
 
 #include "compat.h"
 #include "stats.h"
+#include "wire/gaps.h"
 #include "wire/parse.h"
 
 /*
@@ -200,6 +201,7 @@ struct sroce_flows {
  * @gsi_qpn: number of its GSI queue pair; 0 for none
  * @port_up: as the last port event said; netdev events only
  * @gone: its netdev is being unregistered: nothing may be sent any more
+ * @line_rate: of its netdev, as the core last asked, in bytes a second
  * @stats: counters of each CPU
  * @keys: struct sroce_mr of regions and windows by the index part of their keys
  * @key_next: where the search for a free index goes on
@@ -237,6 +239,7 @@ struct sroce_dev {
 	u32 gsi_qpn;
 	bool port_up;
 	bool gone;
+	u64 line_rate;
 	struct sroce_stats __percpu *stats;
 	struct xarray keys;
 	u32 key_next;
@@ -642,6 +645,12 @@ struct sroce_fault {
  */
 #define SROCE_SEND_WINDOW	(256U << 10)
 
+/* As far as it grows, where more is under way (pace.c). */
+#define SROCE_WINDOW_MAX	(4U << 20)
+
+/* Of a side of a queue pair that came before their turn; so far ahead is sent, too. */
+#define SROCE_KEPT_MAX_PKTS	4096
+
 /* What a requester has seen of its peer's way with packets before their turn. */
 enum sroce_peer {
 	SROCE_PEER_UNKNOWN,
@@ -687,6 +696,99 @@ struct sroce_repair {
 	u64 took_var;
 	ktime_t probe_due;
 	ktime_t rest_due;
+};
+
+/**
+ * struct sroce_gap - packets of a window that are missing, in a row
+ * @psn: the first
+ * @num: how many
+ * @due: they are to be sent again
+ * @sent: else, when they last were
+ */
+struct sroce_gap {
+	u32 psn;
+	u16 num;
+	bool due;
+	ktime_t sent;
+};
+
+/**
+ * struct sroce_sweep - all that is known to be missing (gaps.c)
+ * @due: some of it is to be sent again
+ * @implied: responses tell of it: requests that have none have arrived
+ * @num: gaps
+ * @gap: by PSN
+ * @arrived: packets that the peer has, behind one that it lacks
+ */
+struct sroce_sweep {
+	bool due;
+	bool implied;
+	u32 num;
+	struct sroce_gap gap[WIRE_GAPS_MAX];
+	u32 arrived;
+};
+
+/* A processor that was busy makes one of them long; a queue, all. */
+#define SROCE_CWND_RTTS		4
+
+/**
+ * struct sroce_cwnd - packets that may be under way (pace.c)
+ * @pkts: so many
+ * @ssthresh: twice as many each round trip up to here, then a few more
+ * @full: it has held packets back since the last round trip was measured
+ * @rtt_arrived: the packet behind all that had arrived when the one that is timed
+ *	left, but for those that were missing
+ * @rtt: the last round trips, in nanoseconds
+ * @num_rtt: how many were measured
+ * @rtt_least: the shortest of this span of time, and of the one before
+ * @span_end: when a new one begins
+ * @recover: losses of packets before this one have been heeded
+ * @lost: packets since the last round trip was measured
+ */
+struct sroce_cwnd {
+	u32 pkts;
+	u32 ssthresh;
+	bool full;
+	u32 rtt_arrived;
+	u64 rtt[SROCE_CWND_RTTS];
+	u32 num_rtt;
+	u64 rtt_least[2];
+	ktime_t span_end;
+	u32 recover;
+	u32 lost;
+};
+
+/**
+ * struct sroce_pace - the rate at which a queue pair sends, once it was notified
+ *	of congestion (DCQCN, pace.c)
+ * @lock: guards what follows
+ * @limited: there is such a rate
+ * @rate: bytes a second, R_C there
+ * @target: R_T: to recover to
+ * @alpha: of 1 << 16: how much of its packets are marked
+ * @alpha_at: @alpha was last looked at
+ * @raised: @rate was last raised for the time that went by
+ * @times: so often since it was cut
+ * @volumes: and so often for bytes that were sent
+ * @bytes: since then
+ * @next: when a packet may be sent
+ * @timer: fires then, if somebody waits
+ * @told: when the peer was last notified, in nanoseconds; 0 for never. By any CPU
+ */
+struct sroce_pace {
+	spinlock_t lock;
+	bool limited;
+	u64 rate;
+	u64 target;
+	u32 alpha;
+	ktime_t alpha_at;
+	ktime_t raised;
+	u32 times;
+	u32 volumes;
+	u64 bytes;
+	ktime_t next;
+	struct hrtimer timer;
+	u64 told;
 };
 
 /* What others ask of the owner of a send side: bits of sroce_sq.flags */
@@ -736,9 +838,12 @@ enum sroce_sq_flag {
  * @rttvar: how far it is off, on the average (RFC 6298)
  * @rtt_psn: packet that is being timed
  * @rtt_start: when it left; 0 while none is timed
+ * @rtt_held: something before it is missing, and with that its acknowledgement
  * @went_back: when packets were last sent again
  * @nak_due: go back to @psn_una then, if it is still missing; KTIME_MAX for no
  * @repair: what is done before that
+ * @sweep: where it is known that more than one packet is missing
+ * @cwnd: how much may be under way
  * @linger: timer that has the ring looked at, doorbell or not
  * @lingers: the program was told so
  * @rung: when the program's last doorbell was done with
@@ -796,9 +901,12 @@ struct sroce_sq {
 	u64 rttvar;
 	u32 rtt_psn;
 	ktime_t rtt_start;
+	bool rtt_held;
 	ktime_t went_back;
 	ktime_t nak_due;
 	struct sroce_repair repair;
+	struct sroce_sweep sweep;
+	struct sroce_cwnd cwnd;
 	struct hrtimer linger;
 	bool lingers;
 	ktime_t rung;
@@ -891,11 +999,25 @@ struct sroce_res {
 	u64 orig;
 };
 
+/**
+ * struct sroce_part - packets of a READ's response, to be given again
+ * @psn: the first
+ * @end: the packet of that READ to end before
+ */
+struct sroce_part {
+	u32 psn;
+	u32 end;
+};
+
+/* One more is lost, and asked for again. */
+#define SROCE_MAX_PARTS		32
+
 /* What others ask of the owner of the responses: bits of sroce_rq.flags */
 enum sroce_resp_flag {
 	SROCE_RESP_OWNED,	/* somebody is at it */
 	SROCE_RESP_WORK,	/* look again before you leave */
 	SROCE_RESP_BLOCKED,	/* waits for the stack to release skbs */
+	SROCE_RESP_CNP,		/* a packet of the peer's came marked: tell it */
 };
 
 /**
@@ -937,6 +1059,10 @@ enum sroce_resp_flag {
  * @num_late: packets that wait for @fault
  * @late: these, struct sroce_late
  * @kept: packets behind @epsn that came before it
+ * @filled: what was missing there has just come
+ * @filled_psn: the last packet that was taken with it
+ * @goes_back: its requester sends all again that lies behind a gap
+ * @report: else, one of what is missing is due
  * @flags: enum sroce_resp_flag
  * @task: gives responses where the caller of their reason must not
  * @res: responder resources, a ring
@@ -945,6 +1071,9 @@ enum sroce_resp_flag {
  *	modulo @max_res
  * @num_owed: responses owed
  * @first_owed: by none before this, as @num_res counts
+ * @parts: of READs' responses, that are asked for again while one of them is
+ *	being given
+ * @num_parts: how many
  * @resp_fault: of memory that a READ's response comes from
  * @post_lock: kernel consumers: one producer at a time; any context
  * @tm_msg: with @tm: the message under way
@@ -987,6 +1116,10 @@ struct sroce_rq {
 	u32 num_late;
 	struct list_head late;
 	struct sroce_kept kept;
+	bool filled;
+	u32 filled_psn;
+	bool goes_back;
+	bool report;
 
 	unsigned long flags;
 	struct tasklet_struct task;
@@ -995,6 +1128,8 @@ struct sroce_rq {
 	u32 num_res;
 	u32 num_owed;
 	u32 first_owed;
+	struct sroce_part parts[SROCE_MAX_PARTS];
+	u32 num_parts;
 	struct sroce_fault resp_fault;
 	spinlock_t post_lock;
 	struct sroce_tm_msg tm_msg;
@@ -1021,6 +1156,7 @@ struct sroce_rq {
  * @max_inline: bytes
  * @strip_vlan: raw packets: a VLAN tag goes into the completion
  * @rss: raw packets: how they are spread over an indirection table, or NULL
+ * @pace: the rate at which it sends, if it has one
  * @sq: send side
  * @rq: receive side
  */
@@ -1043,6 +1179,7 @@ struct sroce_qp {
 	u16 max_inline;
 	bool strip_vlan;
 	struct sroce_rss *rss;
+	struct sroce_pace pace;
 	struct sroce_sq sq ____cacheline_aligned;
 	struct sroce_rq rq ____cacheline_aligned;
 };
@@ -1272,6 +1409,7 @@ struct sroce_burst {
 	struct dst_entry *dst;
 	struct net *net;
 	bool ipv6;
+	u8 tclass;
 	bool self;
 	struct sk_buff *skb;
 	u32 seg_len;
@@ -1558,6 +1696,7 @@ void sroce_burst_seal(struct sroce_burst *b);
 int sroce_burst_send(struct sroce_burst *b);
 int sroce_burst_flush(struct sroce_burst *b);
 void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num);
+void sroce_burst_ect(struct sroce_burst *b);
 void sroce_burst_exit(void);
 
 /* net.c */
@@ -1641,9 +1780,61 @@ enum sroce_keep {
 };
 
 enum sroce_keep sroce_keep(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_rx *rx);
+bool sroce_kept_opens(const struct sroce_qp *qp, const struct sroce_kept *kept, u32 psn);
+void sroce_kept_gaps(const struct sroce_qp *qp, const struct sroce_kept *kept, u32 from,
+		     struct wire_gaps *gaps);
 struct sroce_late *sroce_kept_first(const struct sroce_kept *kept);
 void sroce_kept_take(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late);
 void sroce_kept_purge(struct sroce_qp *qp, struct sroce_kept *kept);
+
+/* gaps.c */
+void sroce_gaps_reset(struct sroce_qp *qp);
+void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx);
+void sroce_gaps_implied(struct sroce_qp *qp);
+void sroce_gaps_moved(struct sroce_qp *qp, u32 num);
+bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now);
+void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now);
+
+/* pace.c */
+void sroce_cwnd_reset(struct sroce_qp *qp);
+bool sroce_cwnd_open(struct sroce_qp *qp);
+void sroce_cwnd_time(struct sroce_qp *qp);
+void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns);
+void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts);
+u64 sroce_cwnd_least(const struct sroce_sq *sq);
+void sroce_cwnd_timeout(struct sroce_qp *qp);
+void sroce_pace_init(struct sroce_qp *qp);
+void sroce_pace_exit(struct sroce_qp *qp);
+void sroce_pace_reset(struct sroce_qp *qp);
+void sroce_pace_cnp(struct sroce_qp *qp);
+bool sroce_pace_marked(struct sroce_qp *qp);
+bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags);
+u32 sroce_pace_quantum(struct sroce_qp *qp);
+void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes);
+
+/**
+ * sroce_pace_open - may a queue pair send now, as far as its rate goes?
+ * @qp: queue pair; the caller owns the side that sends
+ * @bit: set in @flags if not: that side is then woken in time
+ * @flags: of that side
+ */
+static inline bool sroce_pace_open(struct sroce_qp *qp, int bit, unsigned long *flags)
+{
+	return likely(!READ_ONCE(qp->pace.limited)) || sroce_pace_wait(qp, bit, flags);
+}
+
+/* Packets that may leave at once. */
+static inline u32 sroce_pace_burst(struct sroce_qp *qp)
+{
+	return likely(!READ_ONCE(qp->pace.limited)) ? U32_MAX : sroce_pace_quantum(qp);
+}
+
+/* So much has been sent. */
+static inline void sroce_pace_sent(struct sroce_qp *qp, u32 pkts, u32 bytes)
+{
+	if (unlikely(READ_ONCE(qp->pace.limited)))
+		sroce_pace_spend(qp, pkts, bytes);
+}
 
 /* retry.c */
 enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer);
@@ -1651,6 +1842,7 @@ void sroce_retry_run(struct sroce_qp *qp);
 void sroce_retry_progress(struct sroce_qp *qp);
 void sroce_retry_smooth(u64 *mean, u64 *off, u64 ns);
 void sroce_retry_acked(struct sroce_qp *qp);
+void sroce_retry_arrived(struct sroce_qp *qp);
 void sroce_retry_rnr(struct sroce_qp *qp, u8 code);
 void sroce_retry_nak(struct sroce_qp *qp, u8 syndrome);
 void sroce_retry_time(struct sroce_qp *qp, u32 psn);
@@ -1671,6 +1863,8 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now);
 void sroce_repair_arm(struct sroce_qp *qp, ktime_t now);
 void sroce_repair_forget(struct sroce_qp *qp);
 void sroce_repair_reset(struct sroce_qp *qp);
+u64 sroce_repair_answer_ns(const struct sroce_sq *sq, ktime_t now);
+void sroce_repair_swept(struct sroce_qp *qp);
 
 /* raw.c */
 bool sroce_raw_able(struct sroce_dev *sdev);

@@ -40,6 +40,8 @@
 	X(RX_ATOMIC, "rx_atomic_requests")				\
 	X(RX_FLUSH, "rx_flush_requests")				\
 	X(RX_CNP, "rp_cnp_handled")					\
+	X(RX_MARKED, "np_ecn_marked_roce_packets")			\
+	X(SENT_CNP, "np_cnp_sent")					\
 	X(OUT_OF_SEQUENCE, "out_of_sequence")				\
 	X(DUPLICATE, "duplicate_request")				\
 	X(DUPLICATE_DROPPED, "duplicate_dropped")			\
@@ -47,8 +49,10 @@
 	X(SENT_RNR_NAK, "sent_rnr_nak")					\
 	X(SENT_ERR_NAK, "sent_err_nak")					\
 	X(SENT_ACK, "sent_ack")						\
+	X(SENT_GAPS, "sent_gap_reports")				\
 	X(RCVD_ACK, "rcvd_ack")						\
 	X(RCVD_RESPONSE, "rcvd_response")				\
+	X(RCVD_GAPS, "rcvd_gap_reports")				\
 	X(STALE_ACK, "stale_ack")					\
 	X(SEQ_ERR, "packet_seq_err")					\
 	X(IMPLIED_NAK, "implied_nak_seq_err")				\

@@ -167,6 +167,75 @@ TRACE_EVENT(sroce_repair,
 		  __entry->peer, __entry->srtt, __entry->rttvar)
 );
 
+/* The window has changed. */
+TRACE_EVENT(sroce_cwnd,
+	TP_PROTO(const struct sroce_qp *qp, bool loss),
+	TP_ARGS(qp, loss),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, pkts)
+		__field(u32, ssthresh)
+		__field(u32, flight)
+		__field(u64, rtt)
+		__field(u64, least)
+		__field(bool, loss)
+	),
+	TP_fast_assign(
+		__entry->qpn = qp->num->qpn;
+		__entry->pkts = qp->sq.cwnd.pkts;
+		__entry->ssthresh = qp->sq.cwnd.ssthresh;
+		__entry->flight = qp->sq.flight;
+		__entry->rtt = qp->sq.srtt;
+		__entry->least = min(qp->sq.cwnd.rtt_least[0], qp->sq.cwnd.rtt_least[1]);
+		__entry->loss = loss;
+	),
+	TP_printk("qp=%#x pkts=%u ssthresh=%u flight=%u rtt=%llu least=%llu loss=%u",
+		  __entry->qpn, __entry->pkts, __entry->ssthresh, __entry->flight,
+		  __entry->rtt, __entry->least, __entry->loss)
+);
+
+/* A congestion notification was sent, or has come and left this rate. */
+TRACE_EVENT(sroce_cnp,
+	TP_PROTO(const struct sroce_qp *qp, bool sent, u64 rate),
+	TP_ARGS(qp, sent, rate),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(bool, sent)
+		__field(u64, rate)
+	),
+	TP_fast_assign(
+		__entry->qpn = qp->num->qpn;
+		__entry->sent = sent;
+		__entry->rate = rate;
+	),
+	TP_printk("qp=%#x %s rate=%llu", __entry->qpn, __entry->sent ? "sent" : "handled",
+		  __entry->rate)
+);
+
+/* Several packets are missing, as the peer says or as responses tell. */
+TRACE_EVENT(sroce_gaps,
+	TP_PROTO(const struct sroce_qp *qp, u32 psn, u32 num, u32 end),
+	TP_ARGS(qp, psn, num, end),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, psn)
+		__field(u32, num)
+		__field(u32, end)
+		__field(u32, arrived)
+		__field(bool, implied)
+	),
+	TP_fast_assign(
+		__entry->qpn = qp->num->qpn;
+		__entry->psn = psn;
+		__entry->num = num;
+		__entry->end = end;
+		__entry->arrived = qp->sq.sweep.arrived;
+		__entry->implied = qp->sq.sweep.implied;
+	),
+	TP_printk("qp=%#x psn=%u gaps=%u end=%u arrived=%u implied=%u", __entry->qpn,
+		  __entry->psn, __entry->num, __entry->end, __entry->arrived, __entry->implied)
+);
+
 TRACE_EVENT(sroce_respond,
 	TP_PROTO(const struct sroce_qp *qp, u32 psn, u8 syndrome),
 	TP_ARGS(qp, psn, syndrome),

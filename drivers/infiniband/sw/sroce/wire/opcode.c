@@ -3,6 +3,7 @@
  * The opcodes of IBTA Vol.1 table 38 and its annexes: which transport has
  * which operation, and the headers that each carries.
  */
+#include "gaps.h"
 #include "opcode.h"
 #include "roce.h"
 
@@ -80,4 +81,5 @@ const struct wire_opcode wire_opcodes[256] = {
 	   ONLY | WIRE_DETH | WIRE_IMM | WIRE_PAYLOAD),
 	/* 16 reserved bytes follow the BTH; they are this packet's payload */
 	OP(WIRE_CNP, 0x01, WIRE_CLASS_CNP, ONLY | WIRE_PAYLOAD | WIRE_RESPONSE),
+	OP(WIRE_GAPS, 0, WIRE_CLASS_GAPS, ONLY | WIRE_PAYLOAD | WIRE_RESPONSE),
 };

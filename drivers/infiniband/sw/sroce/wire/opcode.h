@@ -58,6 +58,7 @@ enum wire_class {
 	WIRE_CLASS_ACK,
 	WIRE_CLASS_ATOMIC_ACK,
 	WIRE_CLASS_CNP,
+	WIRE_CLASS_GAPS,
 };
 
 /* Its place in a message: an ONLY packet is both ends of one. */

@@ -31,6 +31,7 @@
 #define WIRE_BTH_ACKREQ		8	/* A:1 reserved:7 */
 #define WIRE_BTH_PSN		9
 
+#define WIRE_BTH_BECN		0x40
 #define WIRE_BTH_SE		0x80
 #define WIRE_BTH_MIGREQ		0x40
 #define WIRE_BTH_PAD_SHIFT	4
@@ -48,6 +49,10 @@
 #define WIRE_IETH_LEN		4
 #define WIRE_XRCETH_LEN		4
 #define WIRE_FETH_LEN		4
+
+/* Congestion notification packet: reserved bytes behind the BTH */
+#define WIRE_CNP_OPCODE		0x81
+#define WIRE_CNP_RESERVED	16
 
 /* the longest: XRC FETCH_ADD with BTH, XRCETH and AtomicETH */
 #define WIRE_MAX_HDR_LEN	(WIRE_BTH_LEN + WIRE_XRCETH_LEN + WIRE_ATOMICETH_LEN)
@@ -101,6 +106,23 @@ static inline void wire_bth_put(__u8 *p, __u8 opcode, int solicited, __u8 pad,
 	wire_put24(p + WIRE_BTH_DQPN, dqpn);
 	p[WIRE_BTH_ACKREQ] = ackreq ? WIRE_BTH_A : 0;
 	wire_put24(p + WIRE_BTH_PSN, psn);
+}
+
+/**
+ * wire_cnp_put - write a congestion notification, Annex A17.9.3
+ * @p: WIRE_BTH_LEN and WIRE_CNP_RESERVED bytes
+ * @pkey: of the packet that came marked
+ * @dqpn: the queue pair that sent it
+ */
+static inline void wire_cnp_put(__u8 *p, __u16 pkey, __u32 dqpn)
+{
+	int i;
+
+	wire_bth_put(p, WIRE_CNP_OPCODE, 0, 0, pkey, dqpn, 0, 0);
+	p[WIRE_BTH_FLAGS] = 0;
+	p[WIRE_BTH_RESV8A] = WIRE_BTH_BECN;
+	for (i = 0; i < WIRE_CNP_RESERVED; i++)
+		p[WIRE_BTH_LEN + i] = 0;
 }
 
 static inline int wire_aeth_is_ack(__u8 syndrome)

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What the requester does where it knows of several packets that are missing:
+ * from its peer's report (wire/gaps.h), or by the responses behind those that
+ * have not come. It sends each of them once, and those that still are missing
+ * when an answer is overdue once more. The oldest is repair.c's as well, and the
+ * timers are: a report that is lost costs time and nothing else.
+ */
+#include "sroce.h"
+#include "trace.h"
+
+/**
+ * sroce_gaps_reset - nothing is known of what the peer has
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_gaps_reset(struct sroce_qp *qp)
+{
+	struct sroce_sweep *sweep = &qp->sq.sweep;
+
+	sweep->due = false;
+	sweep->num = 0;
+	sweep->arrived = 0;
+}
+
+/**
+ * sroce_gaps_moved - @psn_una has moved
+ * @qp: queue pair; the caller owns its send side
+ * @num: by so many packets, of which most had arrived before
+ */
+void sroce_gaps_moved(struct sroce_qp *qp, u32 num)
+{
+	struct sroce_sweep *sweep = &qp->sq.sweep;
+
+	sweep->arrived -= min(sweep->arrived, num);
+}
+
+static struct sroce_gap *find_gap(struct sroce_sweep *sweep, u32 psn)
+{
+	u32 i;
+
+	for (i = 0; i < sweep->num; i++) {
+		const s32 off = wire_psn_diff(psn, sweep->gap[i].psn);
+
+		if (off >= 0 && off < sweep->gap[i].num)
+			return &sweep->gap[i];
+	}
+	return NULL;
+}
+
+/* Sent so long ago that it is lost. */
+static bool overdue(const struct sroce_sq *sq, const struct sroce_gap *gap, ktime_t now)
+{
+	return ktime_after(now, ktime_add_ns(gap->sent, sroce_repair_answer_ns(sq, now)));
+}
+
+/**
+ * sroce_gaps_under_way - has the oldest packet been sent again as one of several?
+ * @sq: send side, the caller's
+ * @now: the time
+ *
+ * Return: true as long as its answer is not overdue.
+ */
+bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now)
+{
+	const struct sroce_gap *gap = find_gap((struct sroce_sweep *)&sq->sweep, sq->psn_una);
+
+	return gap && (gap->due || !overdue(sq, gap, now));
+}
+
+/**
+ * sroce_gaps_repaired - the oldest packet has been sent again alone
+ * @qp: queue pair; the caller owns its send side
+ * @end: up to this
+ * @now: the time
+ */
+void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now)
+{
+	struct sroce_gap *gap = find_gap(&qp->sq.sweep, qp->sq.psn_una);
+
+	if (gap && wire_psn_diff(end, wire_psn_add(gap->psn, gap->num)) >= 0) {
+		gap->due = false;
+		gap->sent = now;
+	}
+}
+
+/* The first gap, where repair.c is at it: what of it is not being sent there? */
+static void less_repair(const struct sroce_sq *sq, bool implied, struct sroce_gap *gap)
+{
+	const struct sroce_repair *r = &sq->repair;
+	const bool out = r->out && wire_psn_diff(sq->psn_una, r->end) < 0;
+	u32 num;
+
+	if (!r->due && !out)
+		return;
+	/* all of a response that is missing is asked for at once */
+	num = out ? wire_psn_diff(r->end, sq->psn_una) : r->num;
+	if (implied || num >= gap->num) {
+		gap->due = false;
+		gap->sent = ktime_get();
+		return;
+	}
+	gap->psn = wire_psn_add(gap->psn, num);
+	gap->num -= num;
+}
+
+/*
+ * What has been missing before is so still, unless it shrank or fell apart: no
+ * gap ever grows. Return: packets that were not known to be.
+ */
+static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied)
+{
+	struct sroce_sweep *sweep = &sq->sweep;
+	const struct sroce_sweep old = *sweep;
+	const ktime_t now = ktime_get();
+	u32 i, lost = 0;
+
+	sweep->due = false;
+	sweep->implied = implied;
+	sweep->num = gaps->num;
+	for (i = 0; i < gaps->num; i++) {
+		struct sroce_gap *gap = &sweep->gap[i];
+		const struct sroce_gap *known;
+
+		*gap = (struct sroce_gap) {
+			.psn = wire_psn_add(sq->psn_una, gaps->gap[i].first),
+			.num = gaps->gap[i].num,
+			.due = true,
+		};
+		known = find_gap((struct sroce_sweep *)&old, gap->psn);
+		if (known) {
+			gap->due = known->due || overdue(sq, known, now);
+			gap->sent = known->sent;
+		} else {
+			lost += gap->num;
+			if (!i)
+				less_repair(sq, implied, gap);
+		}
+		sweep->due |= gap->due;
+	}
+	return lost;
+}
+
+static void sweep_gaps(struct sroce_qp *qp, const struct wire_gaps *gaps, bool implied)
+{
+	const u32 lost = merge(&qp->sq, gaps, implied);
+
+	if (lost)
+		sroce_cwnd_loss(qp, lost);
+	trace_sroce_gaps(qp, qp->sq.psn_una, gaps->num, gaps->end);
+}
+
+/* Is the packet that is timed among what has come? */
+static bool timed_arrived(const struct sroce_sq *sq, const struct wire_gaps *gaps)
+{
+	const u32 off = wire_psn_diff(sq->rtt_psn, sq->psn_una);
+	u32 i;
+
+	if (!sq->rtt_start || off >= gaps->end)
+		return false;
+	for (i = 0; i < gaps->num; i++)
+		if (off - gaps->gap[i].first < gaps->gap[i].num)
+			return false;
+	return true;
+}
+
+static u32 num_missing(const struct wire_gaps *gaps)
+{
+	u32 i, num = 0;
+
+	for (i = 0; i < gaps->num; i++)
+		num += gaps->gap[i].num;
+	return num;
+}
+
+/**
+ * sroce_gaps_report - the peer says what it lacks
+ * @qp: queue pair; the caller owns its send side
+ * @rx: the packet
+ *
+ * It says nothing that acknowledges: a NAK has come before it. What it is
+ * wrong about, the peer gets twice, or has to ask for.
+ */
+void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	struct sroce_rx_pos pos = rx->payload;
+	struct sroce_sq *sq = &qp->sq;
+	struct wire_gaps gaps;
+	u8 buf[WIRE_GAPS_MAX_LEN];
+	const u32 len = rx->pkt.payload_len;
+
+	if (len > sizeof(buf) || !rx->skb)
+		return;
+	sroce_rx_copy(&pos, buf, len);
+	if (wire_gaps_get(buf, len, &gaps) || rx->pkt.psn != sq->psn_una || sq->rnr_wait ||
+	    gaps.end > wire_psn_diff(sq->psn_nxt, sq->psn_una)) {
+		sroce_qp_count(qp, STALE_ACK);
+		return;
+	}
+	sq->repair.peer = SROCE_PEER_KEEPS;
+	sq->repair.hold = false;
+	sq->sweep.arrived = gaps.end - num_missing(&gaps);
+	if (timed_arrived(sq, &gaps))
+		sroce_retry_arrived(qp);
+	sweep_gaps(qp, &gaps, false);
+}
+
+/**
+ * sroce_gaps_implied - responses are kept: what is missing between them?
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_gaps_implied(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct wire_gaps gaps;
+
+	sroce_kept_gaps(qp, &sq->kept, sq->psn_una, &gaps);
+	if (!gaps.num || sq->rnr_wait || gaps.end > wire_psn_diff(sq->psn_nxt, sq->psn_una))
+		return;
+	if (timed_arrived(sq, &gaps))
+		sroce_retry_arrived(qp);
+	sweep_gaps(qp, &gaps, true);
+}

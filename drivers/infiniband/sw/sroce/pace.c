@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Congestion: how much a queue pair may have under way, and how fast it sends.
+ *
+ * The window is for networks that drop. It follows what the network delivers in
+ * a round trip, and gives way where packets are lost while round trips are long:
+ * a queue overflows. Losses without that are the network's own, and cost nothing
+ * but the packet. Round trips are those of the requester's packets (retry.c).
+ *
+ * The rate is for networks that mark (ECN, RFC 3168). Who gets a marked packet
+ * notifies its sender (CNP, IBTA Vol.1 Annex A17.9.3), who slows down by the
+ * rules of DCQCN: Zhu et al., "Congestion Control for Large-Scale RDMA
+ * Deployments", SIGCOMM 2015, section 3 and figure 7; names are theirs. It is
+ * one for requests and responses. As long as nobody is notified, there is none.
+ *
+ * Unreliable queue pairs have neither: their device's queue is all that holds
+ * them back. Their packets can't be marked (RFC 8311: that is for senders who
+ * heed it).
+ */
+#include "sroce.h"
+#include "trace.h"
+
+/* Packets, so that a loss is seen by those behind it */
+#define WINDOW_MIN		16U
+
+/* Packets of a small window that a network may lose, and not a queue */
+#define LOST_MIN		4U
+
+/* A round trip is that of an empty network if none was shorter for so long. */
+#define SPAN_NS			(5ULL * NSEC_PER_SEC)
+
+/* On top of a part of the least round trip: below that, it is processors that queue. */
+#define QUEUE_NS		(100ULL * NSEC_PER_USEC)
+
+/* DCQCN: not more than one notification in so long, N */
+#define CNP_NS			(50U * NSEC_PER_USEC)
+/* alpha falls when there was none for so long, K; by 1/256 */
+#define ALPHA_NS		(55U * NSEC_PER_USEC)
+#define ALPHA_ONE		(1U << 16)
+#define ALPHA_SHIFT		8
+/* the rate is raised after so long, T, and after so many bytes, B */
+#define RAISE_NS		(55U * NSEC_PER_USEC)
+#define RAISE_BYTES		(10U << 20)
+/* so often towards where it was, F; then beyond, in bytes a second: R_AI, R_HAI */
+#define FAST_STEPS		5
+#define RATE_AI			5000000ULL
+#define RATE_HAI		(10 * RATE_AI)
+#define RATE_MIN		1250000ULL
+
+/* Raised as often in one go: by then it has recovered. */
+#define RAISE_MAX		1024
+
+/* What is sent at once lasts about so long, as a timer takes its time, too. */
+#define QUANTUM_NS		(200U * NSEC_PER_USEC)
+#define QUANTUM_MIN		2U
+
+/* Bytes of a packet besides its payload: Ethernet to FCS, IP, UDP, BTH, ICRC */
+#define PKT_OVERHEAD		(18 + WIRE_IP4_LEN + WIRE_UDP_LEN + WIRE_BTH_LEN + WIRE_ICRC_LEN)
+
+/* The window */
+
+/**
+ * sroce_cwnd_reset - as in a new queue pair
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_cwnd_reset(struct sroce_qp *qp)
+{
+	struct sroce_cwnd *w = &qp->sq.cwnd;
+
+	w->pkts = SROCE_SEND_WINDOW / qp->mtu;
+	w->ssthresh = U32_MAX;
+	w->full = false;
+	w->num_rtt = 0;
+	w->lost = 0;
+	w->rtt_least[0] = U64_MAX;
+	w->rtt_least[1] = U64_MAX;
+	w->span_end = 0;
+	w->recover = qp->sq.psn_una;
+}
+
+/**
+ * sroce_cwnd_open - may one more packet be under way?
+ * @qp: queue pair; the caller owns its send side
+ *
+ * What has arrived behind a gap is not under way any more, but its peer has to
+ * keep it until the gap is filled.
+ */
+bool sroce_cwnd_open(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_cwnd *w = &sq->cwnd;
+
+	if (sq->flight - min(sq->flight, sq->sweep.arrived) < w->pkts &&
+	    sq->flight < SROCE_KEPT_MAX_PKTS && sq->flight * qp->mtu < SROCE_WINDOW_MAX)
+		return true;
+	w->full = true;
+	return false;
+}
+
+/* As a PSN; what is missing does not count. */
+static u32 arrived(const struct sroce_sq *sq)
+{
+	return wire_psn_add(sq->psn_una, sq->sweep.arrived + sq->kept.num);
+}
+
+/**
+ * sroce_cwnd_time - a packet that is timed is about to leave
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_cwnd_time(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	sq->cwnd.rtt_arrived = arrived(sq);
+}
+
+static u64 rtt_least(const struct sroce_cwnd *w)
+{
+	return min(w->rtt_least[0], w->rtt_least[1]);
+}
+
+/**
+ * sroce_cwnd_least - the time that any answer takes, as far as is known
+ * @sq: send side, the caller's
+ *
+ * Return: nanoseconds; 0 before anything was measured.
+ */
+u64 sroce_cwnd_least(const struct sroce_sq *sq)
+{
+	const u64 least = rtt_least(&sq->cwnd);
+
+	return least == U64_MAX ? 0 : least;
+}
+
+static void note_rtt(struct sroce_cwnd *w, u64 ns)
+{
+	const ktime_t now = ktime_get();
+
+	if (ktime_after(now, w->span_end)) {
+		w->rtt_least[1] = w->rtt_least[0];
+		w->rtt_least[0] = U64_MAX;
+		w->span_end = ktime_add_ns(now, SPAN_NS);
+	}
+	ns = max(ns, 1ULL);
+	w->rtt[w->num_rtt++ % SROCE_CWND_RTTS] = ns;
+	w->rtt_least[0] = min(w->rtt_least[0], ns);
+}
+
+/* The shortest of the last few; there is one. */
+static u64 rtt_now(const struct sroce_cwnd *w)
+{
+	const u32 num = min_t(u32, w->num_rtt, SROCE_CWND_RTTS);
+	u64 rtt = U64_MAX;
+	u32 i;
+
+	for (i = 0; i < num; i++)
+		rtt = min(rtt, w->rtt[i]);
+	return rtt;
+}
+
+/* Are round trips longer than those of an empty network, by @nth of that? */
+static bool rtt_beyond(const struct sroce_cwnd *w, u32 nth)
+{
+	const u64 least = rtt_least(w);
+
+	return w->num_rtt >= SROCE_CWND_RTTS && rtt_now(w) > least + least / nth + QUEUE_NS;
+}
+
+/* Of @pkts in the last round trip, those that the network takes without a queue. */
+static u32 unqueued(const struct sroce_cwnd *w, u32 pkts)
+{
+	return div64_u64((u64)pkts * rtt_least(w), rtt_now(w));
+}
+
+/* In a round trip: less, the nearer to where it is too large. */
+static u32 growth(const struct sroce_cwnd *w)
+{
+	if (w->pkts < w->ssthresh)
+		return w->pkts;
+	if (w->num_rtt >= SROCE_CWND_RTTS && !rtt_beyond(w, 4))
+		return w->pkts / 4;
+	return 1 + w->pkts / 64;
+}
+
+/**
+ * sroce_cwnd_rtt - a round trip has been measured
+ * @qp: queue pair; the caller owns its send side
+ * @ns: nanoseconds that it took
+ *
+ * A window that was full grows: up to SROCE_SEND_WINDOW in any case, and beyond
+ * that up to half as much again as is delivered in the least round trip.
+ */
+void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns)
+{
+	struct sroce_cwnd *w = &qp->sq.cwnd;
+	const u32 most = SROCE_WINDOW_MAX / 2 / qp->mtu;
+	u32 delivered, limit;
+
+	note_rtt(w, ns);
+	w->lost = 0;
+	if (!w->full)
+		return;
+	w->full = false;
+	delivered = max(wire_psn_diff(arrived(&qp->sq), w->rtt_arrived), 0);
+	limit = max_t(u32, SROCE_SEND_WINDOW / qp->mtu, unqueued(w, delivered) * 3 / 2);
+	limit = min(limit, most);
+	if (w->pkts == limit)
+		return;
+	if (w->pkts > limit)
+		w->pkts = max(limit, w->pkts - w->pkts / 8);
+	else
+		w->pkts = min(w->pkts + growth(w), limit);
+	trace_sroce_cwnd(qp, false);
+}
+
+static void shrink(struct sroce_qp *qp, u32 pkts, u32 ssthresh)
+{
+	struct sroce_cwnd *w = &qp->sq.cwnd;
+
+	w->pkts = max(pkts, WINDOW_MIN);
+	w->ssthresh = max(ssthresh, WINDOW_MIN);
+	w->recover = qp->sq.psn_nxt;
+	/* what was measured until now is of the window as it was */
+	w->num_rtt = 0;
+	w->lost = 0;
+	qp->sq.rtt_start = 0;
+	trace_sroce_cwnd(qp, true);
+}
+
+/**
+ * sroce_cwnd_loss - something has been found missing
+ * @qp: queue pair; the caller owns its send side
+ * @pkts: packets that were not known to be
+ *
+ * One round trip's losses count once. Where round trips are not long, it is the
+ * network that loses, unless that is a sixteenth of the window: then a queue was
+ * too short for a burst. The window falls to 0.7 (that of CUBIC, RFC
+ * 9438, section 4.6), but not below what the network takes without a queue.
+ */
+void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts)
+{
+	struct sroce_cwnd *w = &qp->sq.cwnd;
+
+	w->lost += pkts;
+	if (wire_psn_diff(qp->sq.psn_una, w->recover) < 0 ||
+	    (w->lost <= w->pkts / 16 + LOST_MIN && !rtt_beyond(w, 2)))
+		return;
+	pkts = max(w->pkts * 7 / 10, min(w->pkts * 7 / 8, unqueued(w, w->pkts)));
+	shrink(qp, pkts, pkts);
+}
+
+/**
+ * sroce_cwnd_timeout - nothing was heard for as long as the peer may take
+ * @qp: queue pair; the caller owns its send side
+ */
+void sroce_cwnd_timeout(struct sroce_qp *qp)
+{
+	shrink(qp, WINDOW_MIN, qp->sq.cwnd.pkts / 2);
+}
+
+/* The rate */
+
+static enum hrtimer_restart pace_timer(struct hrtimer *timer)
+{
+	struct sroce_qp *qp = container_of(timer, struct sroce_qp, pace.timer);
+
+	if (test_and_clear_bit(SROCE_SQ_BLOCKED, &qp->sq.flags))
+		tasklet_schedule(&qp->sq.task);
+	if (test_and_clear_bit(SROCE_RESP_BLOCKED, &qp->rq.flags))
+		tasklet_schedule(&qp->rq.task);
+	return HRTIMER_NORESTART;
+}
+
+/**
+ * sroce_pace_init - set up a queue pair's rate
+ * @qp: queue pair
+ */
+void sroce_pace_init(struct sroce_qp *qp)
+{
+	spin_lock_init(&qp->pace.lock);
+	hrtimer_setup(&qp->pace.timer, pace_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+}
+
+/**
+ * sroce_pace_exit - nobody will be woken any more
+ * @qp: queue pair; nobody sends
+ */
+void sroce_pace_exit(struct sroce_qp *qp)
+{
+	hrtimer_cancel(&qp->pace.timer);
+}
+
+/**
+ * sroce_pace_reset - as in a new queue pair
+ * @qp: queue pair
+ */
+void sroce_pace_reset(struct sroce_qp *qp)
+{
+	struct sroce_pace *p = &qp->pace;
+
+	spin_lock_bh(&p->lock);
+	WRITE_ONCE(p->limited, false);
+	p->alpha = ALPHA_ONE;
+	p->alpha_at = ktime_get();
+	spin_unlock_bh(&p->lock);
+}
+
+/* alpha = (1 - g) * alpha, for each K without a notification. */
+static void alpha_fall(struct sroce_pace *p, ktime_t now)
+{
+	u64 steps = div_u64(ktime_to_ns(ktime_sub(now, p->alpha_at)), ALPHA_NS);
+
+	p->alpha_at = ktime_add_ns(p->alpha_at, steps * ALPHA_NS);
+	/* 1024 of them leave 2 % */
+	for (steps = min(steps, 1024ULL); steps; steps--)
+		p->alpha -= p->alpha >> ALPHA_SHIFT;
+}
+
+static u64 line_rate(const struct sroce_qp *qp)
+{
+	return max(READ_ONCE(qp_dev(qp)->line_rate), RATE_MIN);
+}
+
+/* Fast recovery, additive increase or hyper increase. */
+static void raise(const struct sroce_qp *qp, struct sroce_pace *p)
+{
+	const u64 line = line_rate(qp);
+
+	if (min(p->times, p->volumes) > FAST_STEPS)
+		p->target += RATE_HAI;
+	else if (max(p->times, p->volumes) > FAST_STEPS)
+		p->target += RATE_AI;
+	p->target = min(p->target, line);
+	p->rate = (p->rate + p->target) / 2;
+	/* as fast as the device is: there is nothing to hold back */
+	if (p->rate >= line - line / 64)
+		WRITE_ONCE(p->limited, false);
+}
+
+static void raise_for_time(const struct sroce_qp *qp, struct sroce_pace *p, ktime_t now)
+{
+	u64 steps = div_u64(ktime_to_ns(ktime_sub(now, p->raised)), RAISE_NS);
+
+	p->raised = ktime_add_ns(p->raised, steps * RAISE_NS);
+	for (steps = min_t(u64, steps, RAISE_MAX); steps && p->limited; steps--) {
+		p->times++;
+		raise(qp, p);
+	}
+}
+
+/**
+ * sroce_pace_cnp - the peer got a marked packet: slow down
+ * @qp: queue pair
+ *
+ * Any context with bottom halves off.
+ */
+void sroce_pace_cnp(struct sroce_qp *qp)
+{
+	struct sroce_pace *p = &qp->pace;
+	const ktime_t now = ktime_get();
+
+	spin_lock(&p->lock);
+	alpha_fall(p, now);
+	if (p->limited)
+		raise_for_time(qp, p, now);
+	if (!p->limited) {
+		p->rate = line_rate(qp);
+		p->next = now;
+	}
+	p->target = p->rate;
+	p->rate -= p->rate * p->alpha / ALPHA_ONE / 2;
+	p->rate = max(p->rate, RATE_MIN);
+	p->alpha += (ALPHA_ONE - p->alpha) >> ALPHA_SHIFT;
+	p->times = 0;
+	p->volumes = 0;
+	p->bytes = 0;
+	p->raised = now;
+	WRITE_ONCE(p->limited, true);
+	trace_sroce_cnp(qp, false, p->rate);
+	spin_unlock(&p->lock);
+}
+
+/**
+ * sroce_pace_marked - a packet came marked
+ * @qp: queue pair
+ *
+ * Any context. Two CPUs may both say yes, which does no harm.
+ *
+ * Return: true if its sender is to be notified.
+ */
+bool sroce_pace_marked(struct sroce_qp *qp)
+{
+	const u64 now = ktime_get_ns(), told = READ_ONCE(qp->pace.told);
+
+	if (told && now - told < CNP_NS)
+		return false;
+	WRITE_ONCE(qp->pace.told, now);
+	return true;
+}
+
+/**
+ * sroce_pace_wait - is it time to send?
+ * @qp: queue pair; the caller owns the side that sends
+ * @bit: set in @flags if not
+ * @flags: of that side
+ *
+ * Return: true if it is; false, and the side's tasklet runs when it is.
+ */
+bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags)
+{
+	struct sroce_pace *p = &qp->pace;
+	const ktime_t now = ktime_get();
+	bool open;
+
+	spin_lock_bh(&p->lock);
+	if (p->limited)
+		raise_for_time(qp, p, now);
+	open = !p->limited || ktime_compare(now, p->next) >= 0;
+	if (!open) {
+		set_bit(bit, flags);
+		hrtimer_start(&p->timer, p->next, HRTIMER_MODE_ABS_SOFT);
+	}
+	spin_unlock_bh(&p->lock);
+	return open;
+}
+
+/**
+ * sroce_pace_quantum - how many packets may leave at once
+ * @qp: queue pair, with a rate
+ */
+u32 sroce_pace_quantum(struct sroce_qp *qp)
+{
+	const u64 bytes = READ_ONCE(qp->pace.rate) * QUANTUM_NS / NSEC_PER_SEC;
+
+	return max_t(u32, min_t(u64, bytes, U16_MAX) / (qp->mtu + PKT_OVERHEAD), QUANTUM_MIN);
+}
+
+/**
+ * sroce_pace_spend - something was sent by a queue pair that has a rate
+ * @qp: queue pair
+ * @pkts: packets
+ * @bytes: of their payload
+ */
+void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes)
+{
+	struct sroce_pace *p = &qp->pace;
+	const ktime_t now = ktime_get();
+	const u64 all = bytes + (u64)pkts * PKT_OVERHEAD;
+
+	spin_lock_bh(&p->lock);
+	if (p->limited) {
+		if (ktime_before(p->next, now))
+			p->next = now;
+		p->next = ktime_add_ns(p->next, div64_u64(all * NSEC_PER_SEC, p->rate));
+		p->bytes += all;
+		if (p->bytes >= RAISE_BYTES) {
+			p->bytes = 0;
+			p->volumes++;
+			raise(qp, p);
+		}
+	}
+	spin_unlock_bh(&p->lock);
+}
