@@ -77,6 +77,7 @@ static void ack_advance(u32 psn)
 	if (psn != from) {
 		check_progress();
 		retry_acked();
+		gaps_moved((u32)wire_psn_diff(psn, from));
 	}
 	while (sq->una != sq->fetched) {
 		const struct msg *swqe = &w.msg[sq->una];
@@ -156,9 +157,17 @@ static enum status nak_status(u8 code)
 
 static void ack_early(struct rx *rx)
 {
-	if (!w.plan.plain_requester)
-		keep(&sq->kept, rx);
+	const bool opens = kept_opens(&sq->kept, rx->pkt.psn);
+	enum keep kept;
+
+	if (w.plan.plain_requester) {
+		repair_nak(0);
+		return;
+	}
+	kept = keep(&sq->kept, rx);
 	repair_nak(0);
+	if (opens && kept == KEPT)
+		gaps_implied();
 }
 
 /* All before which PSN does a response acknowledge? */
@@ -305,7 +314,10 @@ void ack_packet(struct rx *rx)
 	/* older than anything outstanding, or of what was never sent: 9.7.5.2.1 */
 	if (wire_psn_diff(pkt->psn, sq->psn_una) < 0 || wire_psn_diff(pkt->psn, sq->psn_end) >= 0)
 		return;
-	ack_take(rx);
+	if (pkt->op->class != WIRE_CLASS_GAPS)
+		ack_take(rx);
+	else if (!w.plan.plain_requester)
+		gaps_report(rx);
 	if (sq->kept.num)
 		ack_kept();
 }

@@ -125,6 +125,47 @@ dropped:
 	return KEPT_NOT;
 }
 
+/* PSNs that it stands for: a READ request takes those of its response. */
+static u32 kept_psns(const struct wire_pkt *pkt)
+{
+	if (pkt->op->class != WIRE_CLASS_READ)
+		return 1;
+	return pkt->dma_len ? DIV_ROUND_UP(pkt->dma_len, MTU) : 1;
+}
+
+bool kept_opens(const struct kept *kept, u32 psn)
+{
+	const struct wire_pkt *last;
+
+	if (!kept->num)
+		return true;
+	last = &kept->entry[kept->num - 1]->rx.pkt;
+	return wire_psn_diff(psn, wire_psn_add(last->psn, kept_psns(last))) > 0;
+}
+
+void kept_gaps(const struct kept *kept, u32 from, struct wire_gaps *gaps)
+{
+	u32 i, behind = 0;
+
+	gaps->num = 0;
+	for (i = 0; i < kept->num; i++) {
+		const struct late *late = kept->entry[i];
+		const u32 first = (u32)wire_psn_diff(late->rx.pkt.psn, from);
+
+		if (first > behind) {
+			if (gaps->num == WIRE_GAPS_MAX || first >= 0xffff)
+				break;
+			gaps->gap[gaps->num++] = (struct wire_gap) {
+				.first = (u16)behind,
+				.num = (u16)(first - behind),
+			};
+		}
+		behind = max(behind, first + kept_psns(&late->rx.pkt));
+		behind = min(behind, 0xffffU);
+	}
+	gaps->end = behind;
+}
+
 struct late *kept_first(const struct kept *kept)
 {
 	return kept->num ? kept->entry[0] : NULL;

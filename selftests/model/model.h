@@ -10,14 +10,16 @@
  *	requester.c	repair.c, retry.c, send.c	what is missing; time; packets
  *	completer.c	ack.c, request.c		what answers do; completions
  *	responder.c	recv.c, resp.c			requests; answers
+ *	sweep.c		gaps.c				all that is missing, at once
  *	keep.c		keep.c				what came before its turn
  *	net.c		burst.c, net.c			packets, ICRC, runs; and a network
  *	model.c						schedules, and what has to hold
  *
  * Not here, as it makes no difference to what is proven: XRC, tag matching, keys
  * but for a wrong one, memory that has to be paged in, lists of more than one
- * piece, SQD, and the shortcuts for the middle of a message (sroce_recv_middle,
- * sroce_ack_middle, send_middles), which do what is done here for each packet.
+ * piece, SQD, congestion (pace.c: a window is the schedule's, and stays so), and the
+ * shortcuts for the middle of a message (sroce_recv_middle, sroce_ack_middle,
+ * send_middles), which do what is done here for each packet.
  *
  * Other peers are here, too: a responder that keeps nothing and a requester that
  * goes back for everything, as rdma_rxe has them. Each is marked "plain".
@@ -33,6 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gaps.h"
 #include "icrc.h"
 #include "parse.h"
 
@@ -61,6 +64,7 @@ typedef s64 ktime_t;
 #define MAX_RES		8U
 #define MAX_KEPT	64U
 #define MAX_BURST	64U
+#define MAX_PARTS	32U
 
 #define PKEY		0xffff
 #define REQUESTER_QPN	0x11
@@ -165,6 +169,8 @@ enum keep {
 };
 
 enum keep keep(struct kept *kept, struct rx *rx);
+bool kept_opens(const struct kept *kept, u32 psn);
+void kept_gaps(const struct kept *kept, u32 from, struct wire_gaps *gaps);
 struct late *kept_first(const struct kept *kept);
 void kept_take(struct kept *kept, struct late *late);
 void kept_purge(struct kept *kept);
@@ -212,6 +218,30 @@ struct repair {
 	ktime_t rest_due;
 };
 
+/* sweep.c */
+
+struct gap {
+	u32 psn;
+	u16 num;
+	bool due;
+	ktime_t sent;
+};
+
+struct sweep {
+	bool due;
+	bool implied;
+	u32 num;
+	struct gap gap[WIRE_GAPS_MAX];
+	u32 arrived;
+};
+
+void gaps_reset(void);
+void gaps_moved(u32 num);
+bool gaps_under_way(ktime_t now);
+void gaps_repaired(u32 end, ktime_t now);
+void gaps_report(const struct rx *rx);
+void gaps_implied(void);
+
 #define MAX_LATE	64U
 
 struct sq {
@@ -240,6 +270,9 @@ struct sq {
 	ktime_t went_back;
 	ktime_t nak_due;
 	struct repair repair;
+	bool rtt_held;
+	u64 rtt_least;
+	struct sweep sweep;
 	u32 sge_off;
 	u32 rsp_psn;
 	u32 rsp_off;
@@ -257,6 +290,8 @@ void retry_timer(void);
 void retry_go_back(ktime_t now, u8 syndrome, bool counts);
 void retry_nak(u8 syndrome);
 void retry_acked(void);
+void retry_arrived(void);
+u64 repair_answer_ns(ktime_t now);
 void retry_progress(void);
 void retry_rnr(u8 code);
 void repair_forget(void);
@@ -303,6 +338,11 @@ struct res {
 	u64 orig;
 };
 
+struct part {
+	u32 psn;
+	u32 end;
+};
+
 struct rq {
 	bool err;			/* the queue pair's state */
 	u32 posted;			/* receive requests, and those taken */
@@ -327,6 +367,12 @@ struct rq {
 	u32 num_res;
 	u32 num_owed;
 	u32 first_owed;
+	struct part parts[MAX_PARTS];
+	u32 num_parts;
+	bool filled;
+	u32 filled_psn;
+	bool goes_back;
+	bool report;
 	/* what its owner has written, and not sent */
 	bool giving_ack;
 	struct res before;
@@ -424,6 +470,9 @@ enum seen {
 	SEEN_KEEPS,
 	SEEN_DROPS,
 	SEEN_LATE,
+	SEEN_REPORT,
+	SEEN_SWEPT,
+	SEEN_PART_LATER,
 	SEEN_REFUSED,
 	SEEN_CORRUPT,
 	SEEN_LOST,

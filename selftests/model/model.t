@@ -105,9 +105,9 @@ mkdir -p "$OUT" || bail "cannot make $OUT"
 run_model
 run_sanitized
 plant "an ATOMIC that comes again is executed again" responder.c \
-	's/^\tres->resume = again_resume(res, end);/&\n\tif (res->class == WIRE_CLASS_ATOMIC)\n\t\tatomic_op(w.mem + (pkt->va - w.va), pkt);/'
+	's/^\tgive_again(res, k, end);/&\n\tif (res->class == WIRE_CLASS_ATOMIC)\n\t\tatomic_op(w.mem + (pkt->va - w.va), pkt);/'
 plant "its result is what is there by then" responder.c \
-	's/^\tres->resume = again_resume(res, end);/&\n\tif (res->class == WIRE_CLASS_ATOMIC)\n\t\tmemcpy(\&res->orig, w.mem + (pkt->va - w.va), 8);/'
+	's/^\tgive_again(res, k, end);/&\n\tif (res->class == WIRE_CLASS_ATOMIC)\n\t\tmemcpy(\&res->orig, w.mem + (pkt->va - w.va), 8);/'
 plant "a request is taken before its turn" responder.c 's/ahead > 0/ahead > 1/'
 plant "a SEND that comes again is delivered again" responder.c 's/ahead < 0/ahead < -1/'
 plant "a READ's response is taken before its turn" completer.c \
@@ -128,5 +128,9 @@ plant "who asks anew while an answer leaves gets no other" responder.c \
 	'/if (done->next == res->num_pkts)/,+1d'
 plant "what was acknowledged is in flight, behind a READ" requester.c \
 	's/if (sq->flight && swqe_op/if (stream \&\& swqe_op/'
+plant "of a READ that has not arrived, a part is asked for" requester.c \
+	's/!sq->sweep.implied && swqe_op/0 \&\& swqe_op/; s/sq->sweep.implied && swqe_op(sq->nxt)->kind == SEND_READ/swqe_op(sq->nxt)->kind == SEND_READ/'
+plant "a report of what is missing acknowledges it" completer.c \
+	's/^\t\tgaps_report(rx);/\t\tack_advance(wire_psn_add(pkt->psn, 1));/'
 echo "1..$n"
 exit $failed

@@ -27,13 +27,19 @@ static u64 probe_ns(ktime_t now)
 	return PROBE_FIRST_NS;
 }
 
-static u64 answer_ns(ktime_t now)
+/* pace.c: the time that any answer takes, as far as is known */
+static u64 cwnd_least(void)
+{
+	return sq->rtt_least;
+}
+
+u64 repair_answer_ns(ktime_t now)
 {
 	const struct repair *r = &sq->repair;
 
 	if (!r->took)
 		return probe_ns(now);
-	return max(r->took + 4 * r->took_var, (u64)PROBE_MIN_NS);
+	return max(max(r->took + 4 * r->took_var, cwnd_least()), (u64)PROBE_MIN_NS);
 }
 
 void repair_forget(void)
@@ -89,7 +95,8 @@ static bool under_way(void)
 {
 	const struct repair *r = &sq->repair;
 
-	return r->due || (r->out && wire_psn_diff(sq->psn_una, r->end) < 0);
+	return r->due || (r->out && wire_psn_diff(sq->psn_una, r->end) < 0) ||
+	       gaps_under_way(ktime_get());
 }
 
 void repair_nak(u8 syndrome)
@@ -119,19 +126,38 @@ static void repair_sent(u32 end)
 	struct repair *r = &sq->repair;
 	const ktime_t now = ktime_get();
 
+	gaps_repaired(end, now);
 	r->out = true;
 	r->end = end;
 	r->sent = now;
 	r->lossy = now + LOSSY_NS;
 	r->probe_due = KTIME_MAX;
 	if (r->probes < PROBES_MAX)
-		r->probe_due = now + (s64)(answer_ns(now) << r->probes);
+		r->probe_due = now + (s64)(repair_answer_ns(now) << r->probes);
 	seen[SEEN_REPAIR]++;
 	trace("repair psn=%u end=%u told=%d probes=%u peer=%u", r->psn, end, r->told, r->probes,
 	      r->peer);
 }
 
+static void repair_swept(void)
+{
+	struct repair *r = &sq->repair;
+	const ktime_t now = ktime_get();
+
+	r->lossy = now + LOSSY_NS;
+	/* of the oldest, and not of those that have become known since */
+	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
+		r->probe_due = now + (s64)(repair_answer_ns(now) << r->probes);
+}
+
 static void retry_smooth(u64 *mean, u64 *off, u64 ns);
+
+/* What comes sooner than any round trip answers an earlier sending. */
+static void note_answer(u64 ns)
+{
+	if (ns >= cwnd_least())
+		retry_smooth(&sq->repair.took, &sq->repair.took_var, ns);
+}
 
 void repair_moved(void)
 {
@@ -149,15 +175,15 @@ void repair_moved(void)
 		return;
 	now = ktime_get();
 	if (r->out && r->once)
-		retry_smooth(&r->took, &r->took_var, (u64)(now - r->sent));
-	if (beyond > 0 || sq->psn_una == sq->psn_nxt) {
+		note_answer((u64)(now - r->sent));
+	if (beyond > 0 || sq->psn_una == sq->psn_nxt || gaps_under_way(now)) {
 		if (r->out && r->told && beyond > 0) {
 			r->peer = PEER_KEEPS;
 			seen[SEEN_KEEPS]++;
 		}
 		repair_forget();
 	} else {
-		r->rest_due = now + (s64)answer_ns(now);
+		r->rest_due = now + (s64)repair_answer_ns(now);
 	}
 }
 
@@ -265,6 +291,7 @@ void retry_go_back(ktime_t now, u8 syndrome, bool counts)
 {
 	sq->nak_due = KTIME_MAX;
 	repair_forget();
+	gaps_reset();
 	if (counts && !sq->retry_left) {
 		if (sq->una != sq->fetched)
 			send_fail(WC_RETRY_EXC_ERR, syndrome);
@@ -296,6 +323,7 @@ static void retry_time(u32 psn)
 		return;
 	sq->rtt_psn = psn;
 	sq->rtt_start = ktime_get();
+	sq->rtt_held = sq->repair.due || sq->repair.out || sq->sweep.arrived;
 }
 
 static void retry_smooth(u64 *mean, u64 *off, u64 ns)
@@ -312,18 +340,31 @@ static void retry_smooth(u64 *mean, u64 *off, u64 ns)
 	*mean += ns / 8 - *mean / 8;
 }
 
+void retry_arrived(void)
+{
+	const u64 ns = (u64)(ktime_get() - sq->rtt_start);
+
+	sq->rtt_start = 0;
+	retry_smooth(&sq->srtt, &sq->rttvar, ns);
+	sq->rtt_least = sq->rtt_least ? min(sq->rtt_least, ns) : ns;
+}
+
 void retry_acked(void)
 {
 	/* what was missing has come */
 	sq->nak_due = KTIME_MAX;
 	if (!sq->rtt_start || wire_psn_diff(sq->psn_una, sq->rtt_psn) <= 0)
 		return;
-	retry_smooth(&sq->srtt, &sq->rttvar, (u64)(ktime_get() - sq->rtt_start));
-	sq->rtt_start = 0;
+	/* too long is better than none at all, which would have all taken for lost */
+	if (sq->rtt_held && sq->srtt)
+		sq->rtt_start = 0;
+	else
+		retry_arrived();
 }
 
 static void timeout(ktime_t now)
 {
+	gaps_reset();
 	if (!sq->retry_left || sq->psn_nxt == sq->psn_una || w.plan.plain_requester) {
 		retry_go_back(now, 0, true);
 		return;
@@ -372,6 +413,7 @@ void retry_progress(void)
 void retry_rnr(u8 code)
 {
 	repair_forget();
+	gaps_reset();
 	sq->rnr_wait = true;
 	sq->rnr_probe = true;
 	sq->deadline = ktime_get() + max(rnr_timer[code] * 10LL * NSEC_PER_USEC, (s64)sq->srtt);
@@ -425,6 +467,7 @@ static void retry_reset(void)
 	sq->nak_due = KTIME_MAX;
 	sq->timer = KTIME_MAX;
 	repair_reset();
+	gaps_reset();
 }
 
 /* send.c */
@@ -436,6 +479,7 @@ struct send_turn {
 	u32 start;
 	u32 budget;
 	bool alone;
+	u32 ask_psn;
 	u32 read_len;
 };
 
@@ -492,8 +536,7 @@ void send_seek(u32 psn)
 
 	sq->psn_nxt = psn;
 	sq->sge_off = 0;
-	/* which of two sendings was acknowledged nobody knows (Karn) */
-	sq->rtt_start = 0;
+	sq->rtt_held = true;
 	sq->flight = 0;
 	for (sq->nxt = sq->una; sq->nxt != sq->fetched; sq->nxt++) {
 		swqe = &w.msg[sq->nxt];
@@ -561,8 +604,13 @@ static void send_sent(u32 psns, bool ask, bool last)
 	note_sent(sq->psn_nxt, psns);
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
-	if (sq->psn_nxt == sq->psn_end && ask)
+	if (sq->psn_nxt != sq->psn_end) {
+		/* which of two sendings was acknowledged nobody knows (Karn) */
+		if (sq->psn_nxt == sq->rtt_psn)
+			sq->rtt_start = 0;
+	} else if (ask) {
 		retry_time(sq->psn_nxt);
+	}
 	sq->psn_nxt = wire_psn_add(sq->psn_nxt, psns);
 	if (wire_psn_diff(sq->psn_nxt, sq->psn_end) > 0)
 		sq->psn_end = sq->psn_nxt;
@@ -577,7 +625,8 @@ static bool flight_open(void)
 {
 	if (sq->rnr_probe)
 		return !sq->flight;
-	return sq->flight < w.plan.window;
+	return sq->flight - min(sq->flight, sq->sweep.arrived) < w.plan.window &&
+	       sq->flight < 4 * w.plan.window;
 }
 
 static bool ask_now(void)
@@ -599,7 +648,8 @@ static enum send_result send_packet(struct send_turn *turn)
 	u32 payload = row->flags & WIRE_PAYLOAD ? min(swqe->length - off, MTU) : 0;
 	u32 pad = -payload & 3;
 	u32 len = row->hdr_len + payload + pad + WIRE_ICRC_LEN;
-	bool ask = last || turn->alone || ask_now();
+	bool ask = turn->alone ? wire_psn_diff(turn->ask_psn, sq->psn_nxt) < (s32)psns :
+				 last || ask_now();
 	enum send_result res;
 	u8 *p;
 
@@ -623,7 +673,7 @@ static enum send_result send_packet(struct send_turn *turn)
 
 static bool read_window_open(void)
 {
-	return (u32)wire_psn_diff(sq->psn_nxt, sq->psn_una) < 2 * w.plan.window;
+	return (u32)wire_psn_diff(sq->psn_nxt, sq->psn_una) - sq->kept.num < 2 * w.plan.window;
 }
 
 static bool may_begin(void)
@@ -669,6 +719,9 @@ static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
 	bool stream;
 
 	turn->alone = true;
+	turn->ask_psn = wire_psn_add(sq->psn_nxt, left - 1);
+	if (wire_psn_diff(turn->ask_psn, limit) >= 0)
+		turn->ask_psn = wire_psn_add(limit, -1U);
 	*end = sq->psn_nxt;
 	while (left-- && res == SENT && wire_psn_diff(sq->psn_nxt, limit) < 0) {
 		stream = swqe_op(sq->nxt)->kind == SEND_STREAM;
@@ -688,22 +741,47 @@ static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
 	return res;
 }
 
-static enum send_result repair_one(struct send_turn *turn, u32 psn)
+/* Where the requester is, while it sends something again. */
+struct send_place {
+	u32 nxt;
+	u32 psn_nxt;
+	u32 sge_off;
+	u32 flight;
+	u32 unasked;
+};
+
+static struct send_place place_save(void)
 {
-	const u32 nxt = sq->nxt, sge_off = sq->sge_off;
-	const u32 flight = sq->flight, unasked = sq->unasked;
+	return (struct send_place) {
+		.nxt = sq->nxt,
+		.psn_nxt = sq->psn_nxt,
+		.sge_off = sq->sge_off,
+		.flight = sq->flight,
+		.unasked = sq->unasked,
+	};
+}
+
+static void place_restore(struct send_turn *turn, const struct send_place *place,
+			  enum send_result *flushed)
+{
+	*flushed = send_flush(turn);
+	sq->nxt = place->nxt;
+	sq->psn_nxt = place->psn_nxt;
+	sq->sge_off = place->sge_off;
+	sq->flight = place->flight;
+	sq->unasked = place->unasked;
+	turn->start = place->psn_nxt;
+}
+
+static enum send_result repair_one(struct send_turn *turn)
+{
+	const struct send_place place = place_save();
 	enum send_result res, flushed;
 	u32 end;
 
 	send_seek(sq->repair.psn);
-	res = send_alone(turn, psn, &end);
-	flushed = send_flush(turn);
-	sq->nxt = nxt;
-	sq->psn_nxt = psn;
-	sq->sge_off = sge_off;
-	sq->flight = flight;
-	sq->unasked = unasked;
-	turn->start = psn;
+	res = send_alone(turn, place.psn_nxt, &end);
+	place_restore(turn, &place, &flushed);
 	/* refused, or not even written: it is still to be sent */
 	if (flushed != SENT)
 		return flushed;
@@ -712,6 +790,90 @@ static enum send_result repair_one(struct send_turn *turn, u32 psn)
 	sq->repair.due = false;
 	repair_sent(end);
 	return res;
+}
+
+/* Of a READ, what is missing of its response; of others, the packet at psn_nxt. */
+static enum send_result send_missing(struct send_turn *turn, u32 end)
+{
+	const struct msg *swqe = &w.msg[sq->nxt];
+	const u32 behind = wire_psn_add(swqe->first_psn, swqe->num_pkts);
+	enum send_result res;
+
+	if (sq->sweep.implied && swqe_op(sq->nxt)->kind == SEND_READ &&
+	    wire_psn_diff(end, behind) < 0)
+		turn->read_len = (u32)wire_psn_diff(end, sq->psn_nxt) * MTU;
+	seen[SEEN_SWEPT]++;
+	res = send_packet(turn);
+	turn->read_len = 0;
+	return res;
+}
+
+/*
+ * One gap, from psn_nxt to @end. Where responses tell of it, requests that have
+ * none have arrived.
+ */
+static enum send_result send_gap(struct send_turn *turn, u32 end)
+{
+	enum send_result res = SENT;
+
+	while (res == SENT && turn->budget && wire_psn_diff(sq->psn_nxt, end) < 0 &&
+	       sq->nxt != sq->fetched && w.msg[sq->nxt].sent) {
+		const struct msg *swqe = &w.msg[sq->nxt];
+
+		turn->budget--;
+		/* a READ that has not arrived goes as a whole */
+		if (!sq->sweep.implied && swqe_op(sq->nxt)->kind != SEND_STREAM)
+			send_seek(swqe->first_psn);
+		if (sq->sweep.implied && !send_awaits(sq->nxt))
+			send_seek(wire_psn_add(swqe->first_psn, swqe->num_pkts));
+		else
+			res = send_missing(turn, end);
+	}
+	return res;
+}
+
+/* Is it still missing, and has it been sent at all? */
+static bool gap_open(const struct gap *gap, u32 psn_nxt)
+{
+	const u32 end = wire_psn_add(gap->psn, gap->num);
+
+	return wire_psn_diff(end, sq->psn_una) > 0 && wire_psn_diff(end, psn_nxt) <= 0;
+}
+
+/* What is known to be missing, as much as a turn takes; the rest in the next. */
+static enum send_result send_gaps(struct send_turn *turn)
+{
+	struct sweep *sweep = &sq->sweep;
+	const struct send_place place = place_save();
+	enum send_result res = SENT, flushed;
+	const ktime_t now = ktime_get();
+	u32 i;
+
+	turn->alone = true;
+	for (i = 0; i < sweep->num && res == SENT && turn->budget; i++) {
+		struct gap *gap = &sweep->gap[i];
+		const u32 end = wire_psn_add(gap->psn, gap->num);
+
+		if (!gap->due || !gap_open(gap, place.psn_nxt))
+			continue;
+		send_seek(wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn);
+		turn->ask_psn = wire_psn_add(end, -1U);
+		res = send_gap(turn, end);
+		/* the rest of it in the next turn */
+		if (wire_psn_diff(sq->psn_nxt, end) < 0) {
+			gap->num = (u16)wire_psn_diff(end, sq->psn_nxt);
+			gap->psn = sq->psn_nxt;
+			break;
+		}
+		gap->due = false;
+		gap->sent = now;
+	}
+	turn->alone = false;
+	/* what could not be sent is asked for again */
+	sweep->due = res == SENT && i < sweep->num;
+	place_restore(turn, &place, &flushed);
+	repair_swept();
+	return flushed != SENT ? flushed : res;
 }
 
 static enum send_result send_repair(struct send_turn *turn)
@@ -723,7 +885,9 @@ static enum send_result send_repair(struct send_turn *turn)
 	if (r->due && (r->psn != sq->psn_una || psn == sq->psn_una))
 		repair_forget();
 	if (r->due)
-		res = repair_one(turn, psn);
+		res = repair_one(turn);
+	if (res == SENT && sq->sweep.due)
+		res = send_gaps(turn);
 	return res == SENT && r->hold ? SEND_STOP : res;
 }
 
@@ -734,7 +898,7 @@ static void send_packets(struct send_turn *turn)
 	if (sq->rnr_wait || sq->backoff != KTIME_MAX)
 		return;
 	turn->start = sq->psn_nxt;
-	if (sq->repair.due || sq->repair.hold)
+	if (sq->repair.due || sq->repair.hold || sq->sweep.due)
 		res = send_repair(turn);
 	while (turn->budget && res == SENT && flight_open() && send_ready()) {
 		turn->budget--;

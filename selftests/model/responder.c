@@ -305,11 +305,30 @@ static void recv_gap(void)
 /* Before its turn: kept until then, as far as there is room. */
 static void recv_early(struct rx *rx)
 {
+	enum keep kept = KEPT_NOT;
+	bool opens;
+
 	if (rq->not_ready)
 		return;
+	opens = kept_opens(&rq->kept, rx->pkt.psn);
 	if (!w.plan.plain_responder)
-		keep(&rq->kept, rx);
+		kept = keep(&rq->kept, rx);
+	rq->report |= opens && kept == KEPT && !rq->goes_back;
 	recv_gap();
+}
+
+/*
+ * A gap was filled, and what had been kept behind it taken. Does the requester
+ * send all that as well, as IBTA has it, or go on from where it was? To the
+ * former, reports say nothing.
+ */
+static void judge_requester(u32 psn)
+{
+	if (psn == rq->filled_psn)
+		rq->goes_back = true;
+	else if (wire_psn_diff(psn, rq->epsn) < 0)
+		return;
+	rq->filled = false;
 }
 
 static bool resp_again(const struct wire_pkt *pkt);
@@ -320,6 +339,8 @@ static void recv_reliable(struct rx *rx)
 	const struct wire_pkt *pkt = &rx->pkt;
 	s32 ahead = wire_psn_diff(pkt->psn, rq->epsn);
 
+	if (rq->filled)
+		judge_requester(pkt->psn);
 	if (ahead < 0) {
 		/* it has been executed: say so again, and that is all (9.7.5.1.2) */
 		seen[SEEN_DUPLICATE]++;
@@ -355,6 +376,10 @@ static void recv_kept(void)
 		recv_take(&late->rx);
 		late_free(late);
 	}
+	if (rq->epsn != from) {
+		rq->filled = true;
+		rq->filled_psn = wire_psn_add(rq->epsn, -1U);
+	}
 	if (rq->ack_psn != ack_psn)
 		respond(SYNDROME_ACK);
 	/*
@@ -362,8 +387,10 @@ static void recv_kept(void)
 	 * somebody asks, it is missing; else it may well be on its way, behind
 	 * one that came early.
 	 */
-	if (rq->kept.num && (rq->epsn != from || rq->respond))
+	if (rq->kept.num && (rq->epsn != from || rq->respond)) {
+		rq->report |= !rq->goes_back && rq->epsn != from;
 		recv_gap();
+	}
 }
 
 void recv_packet(struct rx *rx)
@@ -375,7 +402,7 @@ void recv_packet(struct rx *rx)
 
 void recv_end(void)
 {
-	if (rq->respond || rq->num_owed)
+	if (rq->respond || rq->report || rq->num_owed)
 		resp_run();
 }
 
@@ -448,6 +475,28 @@ static u32 again_resume(const struct res *res, u32 end)
 	return next == res->num_pkts ? 0 : next;
 }
 
+static void give_again(struct res *res, u32 start, u32 end)
+{
+	res->resume = again_resume(res, end);
+	if (!res->owed)
+		rq->num_owed++;
+	/* it may be any of those that are kept */
+	rq->first_owed = 0;
+	res->owed = true;
+	res->start = start;
+	res->next = start;
+	res->end = end;
+}
+
+static bool part_later(u32 psn, u32 end)
+{
+	if (rq->num_parts == MAX_PARTS)
+		return false;
+	seen[SEEN_PART_LATER]++;
+	rq->parts[rq->num_parts++] = (struct part) { .psn = psn, .end = end };
+	return true;
+}
+
 static bool resp_again(const struct wire_pkt *pkt)
 {
 	struct res *res = find_res(pkt->psn);
@@ -462,16 +511,29 @@ static bool resp_again(const struct wire_pkt *pkt)
 	/* a part of what is about to be given anyway */
 	if (res->owed && end != res->num_pkts && res->end == res->num_pkts && res->next <= k)
 		return true;
-	res->resume = again_resume(res, end);
-	if (!res->owed)
-		rq->num_owed++;
-	/* it may be any of those that are kept */
-	rq->first_owed = 0;
-	res->owed = true;
-	res->start = k;
-	res->next = k;
-	res->end = end;
+	/* several parts may be missing: one after the other */
+	if (res->owed && end != res->num_pkts && res->end != res->num_pkts)
+		return part_later(pkt->psn, end);
+	give_again(res, k, end);
 	return true;
+}
+
+/* What was asked for meanwhile */
+static void next_part(void)
+{
+	while (rq->num_parts) {
+		const struct part part = rq->parts[0];
+		struct res *res = find_res(part.psn);
+
+		/* with one under way in this READ, or all of its rest, there is time */
+		if (res && res->owed)
+			return;
+		memmove(rq->parts, rq->parts + 1, --rq->num_parts * sizeof(part));
+		if (!res || part.end > res->num_pkts)
+			continue;
+		give_again(res, (u32)wire_psn_diff(part.psn, res->psn), part.end);
+		return;
+	}
 }
 
 static struct res *next_owed(void)
@@ -568,7 +630,25 @@ static void res_done(const struct res *before, const struct res *done)
 	} else if (res->next == res->end) {
 		res->owed = false;
 		rq->num_owed--;
+		next_part();
 	}
+}
+
+/* What is missing beyond the NAK. One that is lost is said again with the next gap. */
+static void give_report(void)
+{
+	struct wire_gaps gaps;
+	struct burst b = { .num = 0 };
+	u8 *p;
+
+	rq->report = false;
+	kept_gaps(&rq->kept, rq->epsn, &gaps);
+	if (!gaps.num)
+		return;
+	p = burst_reserve(&b, WIRE_BTH_LEN + WIRE_GAPS_LEN(gaps.num) + WIRE_ICRC_LEN);
+	wire_bth_put(p, WIRE_GAPS, 0, 0, PKEY, REQUESTER_QPN, 0, rq->epsn);
+	wire_gaps_put(p + WIRE_BTH_LEN, &gaps);
+	burst_send(&b, false);
 }
 
 /* Write the next thing that is owed. Return: there is one, and resp_given() is due. */
@@ -585,8 +665,12 @@ static bool resp_step(void)
 		write_res(&rq->done, &rq->burst);
 		return true;
 	}
-	if (!rq->respond)
+	if (!rq->respond) {
+		/* behind the NAK, which says where it begins */
+		if (rq->report)
+			give_report();
 		return false;
+	}
 	rq->respond = false;
 	/* an ACK names the last packet that arrived, a NAK the first that did not */
 	write_small(WIRE_ACKNOWLEDGE, wire_aeth_is_ack(syndrome) ? rq->ack_psn : rq->epsn,
