@@ -132,6 +132,9 @@ static void ack_rnr(struct sroce_qp *qp, u32 psn, u8 syndrome)
 	struct sroce_sq *sq = &qp->sq;
 
 	sroce_qp_count(qp, RNR_NAK);
+	/* nothing has been sent since the last: the network has doubled it */
+	if (sq->rnr_wait)
+		return;
 	/* 7 is for ever (9.9.2.4.1) */
 	if (qp->attr.rnr_retry != 7) {
 		if (!sq->rnr_left) {

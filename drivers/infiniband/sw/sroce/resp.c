@@ -377,16 +377,21 @@ static void resp_refuse(struct sroce_qp *qp, u32 psn)
 
 /*
  * What was written of @done counts, unless its requester has asked anew for
- * something before that meanwhile. The lock is held.
+ * something of it meanwhile. It leaves all the same: with the whole of it, the
+ * requester may go on, and take the resource for another. The lock is held.
  */
 static void res_done(struct sroce_qp *qp, const struct sroce_res *before,
 		     const struct sroce_res *done, enum resp_result result)
 {
 	struct sroce_rq *rq = &qp->rq;
-	struct sroce_res *res = next_owed(rq);
+	struct sroce_res *res = find_res(rq, done->psn);
 
-	if (!res || res->psn != done->psn || res->start != before->start ||
-	    res->next != before->next || res->end != before->end)
+	if (!res || res->psn != done->psn)
+		return;
+	if (done->next == res->num_pkts)
+		res->given = true;
+	if (!res->owed || res->start != before->start || res->next != before->next ||
+	    res->end != before->end)
 		return;
 	res->next = done->next;
 	if (result == RESP_ACCESS) {
@@ -397,7 +402,6 @@ static void res_done(struct sroce_qp *qp, const struct sroce_res *before,
 		res->resume = 0;
 	} else if (res->next == res->end) {
 		res->owed = false;
-		res->given = true;
 		rq->num_owed--;
 		next_part(rq);
 	}

@@ -202,6 +202,7 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 {
 	struct sroce_sq *sq = &qp->sq;
 	const struct sroce_swqe *swqe = NULL;
+	bool stream;
 	u64 off;
 
 	sq->psn_nxt = psn;
@@ -218,17 +219,15 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 		else if (swqe->num_pkts)
 			sq->flight++;
 	}
-	if (sq->nxt == sq->fetched || !swqe->sent ||
-	    swqe_op(sq, sq->nxt)->kind != SEND_STREAM)
-		return;
-	sq->flight += wire_psn_diff(psn, swqe->first_psn);
+	stream = sq->nxt != sq->fetched && swqe->sent &&
+		 swqe_op(sq, sq->nxt)->kind == SEND_STREAM;
+	if (stream)
+		sq->flight += wire_psn_diff(psn, swqe->first_psn);
 	/* what was acknowledged of the oldest is not in flight */
-	swqe = sq_wqe(sq, sq->una);
-	if (swqe_op(sq, sq->una)->kind == SEND_STREAM)
+	if (sq->flight && swqe_op(sq, sq->una)->kind == SEND_STREAM)
 		sq->flight -= min_t(u32, sq->flight,
-				    wire_psn_diff(sq->psn_una, swqe->first_psn));
-	swqe = sq_wqe(sq, sq->nxt);
-	if (sq_copy(sq, sq->nxt)->flags & SROCE_WQE_INLINE)
+				    wire_psn_diff(sq->psn_una, sq_wqe(sq, sq->una)->first_psn));
+	if (!stream || sq_copy(sq, sq->nxt)->flags & SROCE_WQE_INLINE)
 		return;
 
 	off = (u64)wire_psn_diff(psn, swqe->first_psn) * qp->mtu;
@@ -857,7 +856,8 @@ static enum send_result send_missing(struct send_turn *turn, u32 end)
 	const u32 behind = wire_psn_add(swqe->first_psn, swqe->num_pkts);
 	enum send_result res;
 
-	if (swqe_op(sq, sq->nxt)->kind == SEND_READ && wire_psn_diff(end, behind) < 0)
+	if (sq->sweep.implied && swqe_op(sq, sq->nxt)->kind == SEND_READ &&
+	    wire_psn_diff(end, behind) < 0)
 		turn->read_len = wire_psn_diff(end, sq->psn_nxt) * qp->mtu;
 	res = send_packet(turn);
 	turn->read_len = 0;
@@ -879,6 +879,9 @@ static enum send_result send_gap(struct send_turn *turn, u32 end)
 		const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 
 		turn->budget--;
+		/* a READ that has not arrived goes as a whole */
+		if (!sq->sweep.implied && takes_resource(swqe_op(sq, sq->nxt)))
+			sroce_send_seek(qp, swqe->first_psn);
 		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
 			sq->nxt += swqe->num_blocks;
 		else if (sq->sweep.implied && !sroce_send_awaits(sq, sq->nxt))
