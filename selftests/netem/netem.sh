@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # Loss, duplication and reordering of single packets, both ways: every byte
-# still arrives. Then of whole bursts.
+# still arrives. Then of whole bursts. And what reordering costs.
 # lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
@@ -65,8 +65,39 @@ suite() { # PREFIX
 	under "$1: all together" LOSS REORDER -- delay 2ms reorder 5% loss 1% duplicate 1%
 }
 
+# Packets that netem did not send at once
+late_on() { # NETDEV
+	tc -n w -s qdisc show dev "$1" |
+		sed -n 's/.* \([0-9]*\) pkt (dropped .* requeues \([0-9]*\)).*/\1 \2/p' | awk '{ print $1 - $2; exit }'
+}
+
+# Of a link's packets with data; the core shows what it read up to 10 ms ago.
+sent_by() { # LINK
+	sleep 0.2
+	cat "/sys/class/infiniband/$1/ports/1/hw_counters/tx_pkts"
+}
+
+# One packet in five comes 1 ms after those that followed it. It is taken for lost and sent again,
+# as nobody can know; the copy may be late, too, and a probe or a window of others go with it. Twice
+# as many as are late are enough for that; who goes back for each sends five times as many.
+late() { # OPERATION LINK NETDEV; which has the data, and what it goes out by to the other
+	local name="one in five late: $1 of 300 KB" n=$messages pkts=$((messages * 293)) sent late
+
+	wire delay 1ms reorder 80%
+	sent=$(sent_by "$2") late=$(late_on "$3")
+	run "$name" xfer -n $n -s 300000 -w 4 --rd-atomic 4 -o "$1" --timeout 17 || return
+	sent=$(($(sent_by "$2") - sent)) late=$(($(late_on "$3") - late))
+	between $late $((pkts / 10)) $((sent / 2)) "$name: packets were late"
+	between $((sent - pkts)) 1 $((late * 2)) "$name: packets were sent again"
+}
+
 segmentation off a v0
 segmentation off b v1
+if [ "$TYPE" = sroce ]; then
+	late write roce0 w1
+	late send roce0 w1
+	late read roce1 w0
+fi
 suite "packets"
 segmentation on a v0
 segmentation on b v1
