@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * wire_parse() under libFuzzer. The first two bytes of the input are a length
+ * wire_parse() and wire_gaps_get() under libFuzzer. The first two bytes of the input are a length
  * that is added when there is more than the parser may see, so that a small
  * input can be a long packet; the rest is the packet from its BTH on.
  *
  * The answer is held against spec.h: the verdict, every field, and that the
  * parts add up to the whole. spec.h knows the opcodes as text, so that it does
- * not share the parser's faults.
+ * not share the parser's faults. What follows the BTH is also read as a gap
+ * report, and if it is one, written again.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "gaps.h"
 #include "spec.h"
 
 #define PREFIX	2
@@ -45,6 +47,28 @@ static void check_passed(const uint8_t *p, uint32_t len, const struct wire_pkt *
 	     pkt->srqn <= 0xffffff && pkt->src_qpn <= 0xffffff, "opcode %#04x", p[0]);
 	field = spec_wrong(p, len, pkt);
 	must(!field, "opcode %#04x: %s", p[0], field);
+}
+
+static void check_gaps(const uint8_t *p, uint32_t len)
+{
+	struct wire_gaps *gaps = malloc(sizeof(*gaps));
+	const uint32_t want = spec_gaps(p, len);
+	uint8_t *in = malloc(len), *out = malloc(len);
+	int rc;
+
+	if (!gaps || !in || !out)
+		abort();
+	memcpy(in, p, len);
+	rc = wire_gaps_get(in, len, gaps);
+	must(rc == (want ? 0 : -1), "%d where there are %u gaps", rc, want);
+	if (want) {
+		must(gaps->num == want, "%u, not %u", gaps->num, want);
+		wire_gaps_put(out, gaps);
+		must(!memcmp(in, out, len), "%u gaps", want);
+	}
+	free(out);
+	free(in);
+	free(gaps);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -82,5 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_passed(hdr, len, &other);
 	}
 	free(hdr);
+	if (n > WIRE_BTH_LEN)
+		check_gaps(data + PREFIX + WIRE_BTH_LEN, (uint32_t)n - WIRE_BTH_LEN);
 	return 0;
 }

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
-# The parser under a coverage-guided fuzzer, for FUZZ_SECONDS (20), from the
-# packets of vectors.txt. To know that it finds what it looks for, it is then
-# let loose on copies of wire/ with a fault in each, and has to find those.
+# The parser and the reader of gap reports under a coverage-guided fuzzer, for
+# FUZZ_SECONDS (20), from the packets of vectors.txt and some reports. To know
+# that it finds what it looks for, it is then let loose on copies of wire/ with
+# a fault in each, and has to find those.
 
 . "$(dirname "$0")/wire.sh"
 
@@ -12,8 +13,9 @@ SECONDS_MAX=${FUZZ_SECONDS:-20}
 PLANTED_MAX=60
 CLANG=${CLANG:-clang}
 FUZZ="-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all"
-# the longest header, some payload, and the length in front
-MAX_LEN=128
+# the longest header, some payload, and the length in front; or BTH, a report
+# that is too long by one gap, and that length
+MAX_LEN=152
 
 command -v "$CLANG" >/dev/null || skip_all "needs clang with libFuzzer"
 # shellcheck disable=SC2086 # lists
@@ -42,7 +44,7 @@ show() { # FILE
 
 # From the BTH on, behind the two bytes of additional length.
 make_seeds() {
-	local name hex bth i=0
+	local name hex bth num i=0
 
 	while IFS=$'\t' read -r name _ _ hex; do
 		case $name in
@@ -56,7 +58,22 @@ make_seeds() {
 		printf '%b' "$(printf '0000%s' "${hex:$bth}" | sed 's/../\\x&/g')" >"$DIR/seeds/$i"
 	done <"$HERE/vectors.txt"
 	[ $i -gt 100 ] || bail "no seeds"
+	for num in 1 2 3 31 32; do
+		i=$((i + 1))
+		printf '%b' "$(printf '0000%s' "$(report $num)" | sed 's/../\\x&/g')" >"$DIR/seeds/$i"
+	done
 	echo "# $i seeds"
+}
+
+# One gap more than there may be is refused as it is.
+report() { # GAPS
+	local i
+
+	printf 'd1400000000000000000000073726f63'
+	for ((i = 0; i < $1; i++)); do
+		printf '%04x0001' $((2 * i))
+	done
+	printf '%04x0000' $((2 * i))
 }
 
 build() { # OUTPUT WIRE FLAGS...
@@ -74,8 +91,8 @@ fuzz() { # PROGRAM LOG SECONDS CORPUS...; what it finds is called PROGRAM-crash-
 		-print_final_stats=1 -artifact_prefix="$program-" "$@" >"$log" 2>&1
 }
 
-# What of the parser the corpus reached, by line; libFuzzer counts edges of
-# the test's own code too.
+# What of both the corpus reached, by line; libFuzzer counts edges of the test's
+# own code too.
 coverage() {
 	local profdata cov lines suffix
 
@@ -90,9 +107,10 @@ coverage() {
 		return 0
 	LLVM_PROFILE_FILE=$DIR/profraw "$DIR/cov" -runs=0 "$DIR/corpus" "$DIR/seeds" >/dev/null 2>&1
 	"$profdata" merge -o "$DIR/profdata" "$DIR/profraw" 2>/dev/null || return 0
-	lines=$("$cov" report "$DIR/cov" -instr-profile="$DIR/profdata" "$WIRE/parse.c" 2>/dev/null |
+	lines=$("$cov" report "$DIR/cov" -instr-profile="$DIR/profdata" "$WIRE/parse.c" \
+		"$WIRE/gaps.c" 2>/dev/null |
 		awk '/^TOTAL/ { print $(NF - 3), "lines and", $NF, "branches" }')
-	echo "# coverage of parse.c: $lines"
+	echo "# coverage of parse.c and gaps.c: $lines"
 }
 
 fuzz_parser() {
@@ -102,7 +120,7 @@ fuzz_parser() {
 	build "$DIR/fuzz" "$WIRE" $FUZZ || bail "cannot build the fuzzer"
 	fuzz "$DIR/fuzz" "$log" "$SECONDS_MAX" "$DIR/corpus" "$DIR/seeds"
 	rc=$?
-	result $rc "wire_parse survives $SECONDS_MAX s of fuzzing, and is right"
+	result $rc "wire_parse and wire_gaps_get survive $SECONDS_MAX s of fuzzing, and are right"
 	if [ $rc != 0 ]; then
 		echo "# to see it again: $DIR/fuzz and the file it names below"
 		show "$log"
@@ -172,5 +190,14 @@ plant "a wrong offset behind the RETH" parse.c \
 plant "payload behind a READ request" opcode.c \
 	's/\(WIRE_CLASS_READ, (x) | ONLY | WIRE_RETH\)/\1 | WIRE_PAYLOAD/' "INVARIANT: v == want"
 plant "a field left from the packet before" parse.c '/\*pkt = empty;/d' "INVARIANT: "
+plant "one gap more than there is room for" gaps.c \
+	's/len > WIRE_GAPS_MAX_LEN/len > WIRE_GAPS_MAX_LEN + 4/' \
+	"INVARIANT: rc ==\|runtime error: index 31\|AddressSanitizer: heap-buffer-overflow"
+plant "gaps that touch" gaps.c 's/gap->first <= behind/gap->first < behind/' "INVARIANT: rc =="
+plant "a gap that goes on at 0" gaps.c \
+	's/behind = (__u32)gap->first + gap->num/behind = (__u16)(gap->first + gap->num)/' \
+	"INVARIANT: rc =="
+plant "an end at a gap" gaps.c 's/gaps->end <= behind/gaps->end < behind/' "INVARIANT: rc =="
+plant "a last word that is another gap" gaps.c 's/ || wire_get16(p + 2) ?/ ?/' "INVARIANT: "
 echo "1..$n"
 exit $failed

@@ -58,6 +58,7 @@ static enum wire_class spec_class(const struct spec_op *op)
 		{ "FetchAdd", WIRE_CLASS_ATOMIC },
 		{ "FLUSH", WIRE_CLASS_FLUSH },
 		{ "CNP", WIRE_CLASS_CNP },
+		{ "gap report", WIRE_CLASS_GAPS },
 	};
 	size_t i;
 
@@ -231,6 +232,33 @@ static void test_builders(void)
 	}
 	ok(!bad_bth, "wire_bth_put writes each field in its place, over anything");
 	ok(!bad_aeth, "wire_aeth_put writes each field in its place, over anything");
+}
+
+static void test_cnp(void)
+{
+	const size_t len = WIRE_BTH_LEN + WIRE_CNP_RESERVED;
+	struct wire_pkt pkt;
+	uint8_t want[ROOM], *got;
+	int bad = 0, i;
+
+	for (i = 0; i < 1000; i++) {
+		uint32_t qpn = rnd() >> 40;
+		uint16_t pkey = rnd() >> 48;
+
+		memset(want, 0, sizeof(want));
+		spec_put_bits(want, 0, 8, 0x81);
+		spec_put_bits(want, 16, 16, pkey);
+		spec_put_bits(want, 33, 1, 1);		/* BECN */
+		spec_put_bits(want, 40, 24, qpn);
+		got = alloc(len + WIRE_ICRC_LEN);
+		rnd_fill(got, len + WIRE_ICRC_LEN);
+		wire_cnp_put(got, pkey, qpn);
+		if (len != 12 + 16 || memcmp(got, want, len) ||
+		    parse(got, (uint32_t)len + 4, &pkt) != WIRE_OK || !pkt.becn || pkt.qpn != qpn)
+			wrong(&bad, "pkey %#x qpn %#x", pkey, qpn);
+		free(got);
+	}
+	ok(!bad, "wire_cnp_put writes BECN, and nothing where nothing is said to be");
 }
 
 /* --- lengths --------------------------------------------------------------- */
@@ -408,6 +436,7 @@ int main(void)
 	test_bytes();
 	test_fields();
 	test_builders();
+	test_cnp();
 	test_truncated();
 	test_lengths();
 	test_zero_payload();

@@ -67,6 +67,12 @@ static const struct spec_op spec_cnp[] = {
 	{ 0 }
 };
 
+/* 110 is for manufacturers. This one is ours (wire/gaps.h), and none of IBTA's. */
+static const struct spec_op spec_ours[] = {
+	{ 0x11, "gap report", "payload" },
+	{ 0 }
+};
+
 /* opcode[7-5]; 010 is RD, which RoCE does not have */
 static const struct spec_op *const spec_transports[8][2] = {
 	[0] = { spec_connected, spec_reliable },	/* RC */
@@ -74,6 +80,7 @@ static const struct spec_op *const spec_transports[8][2] = {
 	[3] = { spec_datagram },			/* UD */
 	[4] = { spec_cnp },
 	[5] = { spec_connected, spec_reliable },	/* XRC */
+	[6] = { spec_ours },
 };
 
 static inline const struct spec_op *spec_find(uint8_t opcode)
@@ -104,7 +111,7 @@ static inline int spec_says(const char *text, const char *word)
 static inline int spec_is_response(const struct spec_op *op)
 {
 	return spec_says(op->name, "response") || spec_says(op->name, "Acknowledge") ||
-	       spec_says(op->name, "CNP");
+	       spec_says(op->name, "CNP") || spec_says(op->name, "report");
 }
 
 /* A request on XRC names its SRQ; nothing else does. */
@@ -337,6 +344,58 @@ static inline const char *spec_wrong(const uint8_t *p, uint64_t len, const struc
 	if (hdr + pkt->payload_len + pkt->pad + 4 != len)
 		return "payload_len";
 	return NULL;
+}
+
+/*
+ * The gap report as a map of the packets of its run. A report is good if what
+ * it says, written down from the map, is the report: there is one way to say it.
+ */
+#define SPEC_GAPS_MAGIC	"sroc"
+#define SPEC_GAPS_MAX	31
+#define SPEC_GAPS_LEN	(4 + 4 * (SPEC_GAPS_MAX + 1))
+/* a gap of most packets that begins last */
+#define SPEC_RUN	(2 * 65536)
+
+/* Return: bytes at @p; 0 for what can't be said. */
+static inline size_t spec_put_gaps(uint8_t *p, const uint8_t *missing, uint32_t end)
+{
+	const uint8_t *const stop = missing + SPEC_RUN, *at, *behind;
+	size_t len = 4;
+
+	memcpy(p, SPEC_GAPS_MAGIC, 4);
+	if (!missing[0] || end > 0xffff || memchr(missing + end, 1, SPEC_RUN - end) ||
+	    missing[end - 1])
+		return 0;
+	for (at = missing; at; at = memchr(behind, 1, (size_t)(stop - behind))) {
+		behind = memchr(at, 0, (size_t)(stop - at));
+		if (len == SPEC_GAPS_LEN - 4)
+			return 0;
+		spec_put_bits(p + len, 0, 16, (uint64_t)(at - missing));
+		spec_put_bits(p + len, 16, 16, (uint64_t)(behind - at));
+		len += 4;
+	}
+	spec_put_bits(p + len, 0, 16, end);
+	spec_put_bits(p + len, 16, 16, 0);
+	return len + 4;
+}
+
+/* Return: gaps of the report at @p; 0 if it is none. */
+static inline uint32_t spec_gaps(const uint8_t *p, size_t len)
+{
+	static uint8_t missing[SPEC_RUN];
+	uint8_t again[SPEC_GAPS_LEN];
+	const uint8_t *word;
+	uint32_t end;
+
+	if (len < 12 || len > SPEC_GAPS_LEN || len % 4)
+		return 0;
+	memset(missing, 0, sizeof(missing));
+	for (word = p + 4; word < p + len - 4; word += 4)
+		memset(missing + spec_bits(word, 0, 16), 1, spec_bits(word, 16, 16));
+	end = (uint32_t)spec_bits(word, 0, 16);
+	if (!end || spec_put_gaps(again, missing, end) != len || memcmp(again, p, len))
+		return 0;
+	return (uint32_t)(len / 4 - 2);
 }
 
 #endif /* WIRE_SPEC_H */
