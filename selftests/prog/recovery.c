@@ -315,7 +315,8 @@ static void several(void)
 	drop(THERE, p.psn[0] + 40, 1);
 	drop(THERE, p.psn[0] + 41, 1);
 	done(&p, IBV_WR_RDMA_WRITE, LEN, "four packets of a WRITE are lost");
-	between(repaired(), 4, 8, "sent again");
+	/* a busy machine may take some of them for lost again */
+	between(repaired(), 4, 16, "sent again");
 	is(since(0, GO_BACKS), 0, "nothing else");
 	quiet();
 	pair_destroy(&p);

@@ -47,10 +47,10 @@ static struct sroce_gap *find_gap(struct sroce_sweep *sweep, u32 psn)
 	return NULL;
 }
 
-/* Sent so long ago that it is lost. */
+/* Sent so long ago that it is lost: twice that, as a probe sees to the oldest. */
 static bool overdue(const struct sroce_sq *sq, const struct sroce_gap *gap, ktime_t now)
 {
-	return ktime_after(now, ktime_add_ns(gap->sent, sroce_repair_answer_ns(sq, now)));
+	return ktime_after(now, ktime_add_ns(gap->sent, 2 * sroce_repair_answer_ns(sq, now)));
 }
 
 /**

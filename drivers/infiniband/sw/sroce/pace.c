@@ -59,6 +59,15 @@
 
 /* The window */
 
+/* A large window that ends within a burst would cut it in two. */
+static void set_pkts(struct sroce_qp *qp, u32 pkts)
+{
+	const u32 burst = SROCE_SEND_WINDOW / 4 / qp->mtu;
+
+	qp->sq.cwnd.pkts = pkts;
+	qp->sq.cwnd.limit = pkts < 4 * burst ? pkts : rounddown(pkts, burst);
+}
+
 /**
  * sroce_cwnd_reset - as in a new queue pair
  * @qp: queue pair; the caller owns its send side
@@ -67,7 +76,7 @@ void sroce_cwnd_reset(struct sroce_qp *qp)
 {
 	struct sroce_cwnd *w = &qp->sq.cwnd;
 
-	w->pkts = SROCE_SEND_WINDOW / qp->mtu;
+	set_pkts(qp, SROCE_SEND_WINDOW / qp->mtu);
 	w->ssthresh = U32_MAX;
 	w->full = false;
 	w->num_rtt = 0;
@@ -90,7 +99,7 @@ bool sroce_cwnd_open(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_cwnd *w = &sq->cwnd;
 
-	if (sq->flight - min(sq->flight, sq->sweep.arrived) < w->pkts &&
+	if (sq->flight - min(sq->flight, sq->sweep.arrived) < w->limit &&
 	    sq->flight < SROCE_KEPT_MAX_PKTS && sq->flight * qp->mtu < SROCE_WINDOW_MAX)
 		return true;
 	w->full = true;
@@ -207,9 +216,9 @@ void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns)
 	if (w->pkts == limit)
 		return;
 	if (w->pkts > limit)
-		w->pkts = max(limit, w->pkts - w->pkts / 8);
+		set_pkts(qp, max(limit, w->pkts - w->pkts / 8));
 	else
-		w->pkts = min(w->pkts + growth(w), limit);
+		set_pkts(qp, min(w->pkts + growth(w), limit));
 	trace_sroce_cwnd(qp, false);
 }
 
@@ -217,7 +226,7 @@ static void shrink(struct sroce_qp *qp, u32 pkts, u32 ssthresh)
 {
 	struct sroce_cwnd *w = &qp->sq.cwnd;
 
-	w->pkts = max(pkts, WINDOW_MIN);
+	set_pkts(qp, max(pkts, WINDOW_MIN));
 	w->ssthresh = max(ssthresh, WINDOW_MIN);
 	w->recover = qp->sq.psn_nxt;
 	/* what was measured until now is of the window as it was */

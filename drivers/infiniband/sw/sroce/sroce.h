@@ -734,6 +734,7 @@ struct sroce_sweep {
 /**
  * struct sroce_cwnd - packets that may be under way (pace.c)
  * @pkts: so many
+ * @limit: less what is not a whole burst
  * @ssthresh: twice as many each round trip up to here, then a few more
  * @full: it has held packets back since the last round trip was measured
  * @rtt_arrived: the packet behind all that had arrived when the one that is timed
@@ -747,6 +748,7 @@ struct sroce_sweep {
  */
 struct sroce_cwnd {
 	u32 pkts;
+	u32 limit;
 	u32 ssthresh;
 	bool full;
 	u32 rtt_arrived;
