@@ -34,7 +34,7 @@ void sroce_gaps_moved(struct sroce_qp *qp, u32 num)
 	sweep->arrived -= min(sweep->arrived, num);
 }
 
-static struct sroce_gap *find_gap(struct sroce_sweep *sweep, u32 psn)
+static const struct sroce_gap *find_gap(const struct sroce_sweep *sweep, u32 psn)
 {
 	u32 i;
 
@@ -62,9 +62,25 @@ static bool overdue(const struct sroce_sq *sq, const struct sroce_gap *gap, ktim
  */
 bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now)
 {
-	const struct sroce_gap *gap = find_gap((struct sroce_sweep *)&sq->sweep, sq->psn_una);
+	const struct sroce_gap *gap = find_gap(&sq->sweep, sq->psn_una);
 
 	return gap && (gap->due || !overdue(sq, gap, now));
+}
+
+/**
+ * sroce_gaps_due - when an answer is overdue to the oldest packet, as one of several
+ * @sq: send side, the caller's
+ * @now: the time
+ *
+ * Return: that; KTIME_MAX if it has not been sent again so.
+ */
+ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now)
+{
+	const struct sroce_gap *gap = find_gap(&sq->sweep, sq->psn_una);
+
+	if (!gap || gap->due)
+		return KTIME_MAX;
+	return ktime_add_ns(gap->sent, sroce_repair_answer_ns(sq, now));
 }
 
 /**
@@ -75,7 +91,8 @@ bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now)
  */
 void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now)
 {
-	struct sroce_gap *gap = find_gap(&qp->sq.sweep, qp->sq.psn_una);
+	/* ours, as the list that it is from */
+	struct sroce_gap *gap = (struct sroce_gap *)find_gap(&qp->sq.sweep, qp->sq.psn_una);
 
 	if (gap && wire_psn_diff(end, wire_psn_add(gap->psn, gap->num)) >= 0) {
 		gap->due = false;
@@ -126,7 +143,7 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 			.num = gaps->gap[i].num,
 			.due = true,
 		};
-		known = find_gap((struct sroce_sweep *)&old, gap->psn);
+		known = find_gap(&old, gap->psn);
 		if (known) {
 			gap->due = known->due || overdue(sq, known, now);
 			gap->sent = known->sent;

@@ -43,7 +43,7 @@ static u64 probe_ns(const struct sroce_sq *sq, ktime_t now)
 	const u64 least = ktime_before(now, sq->repair.lossy) ? PROBE_MIN_NS : PROBE_CALM_NS;
 
 	if (sq->srtt)
-		return max_t(u64, 2 * sq->srtt + 4 * sq->rttvar, least);
+		return max_t(u64, 2 * sq->srtt + min(4 * sq->rttvar, sq->srtt), least);
 	/* of a network that loses a packet of every window from the start */
 	return sq->repair.took ? max_t(u64, 4 * sq->repair.took, PROBE_MIN_NS) : PROBE_FIRST_NS;
 }
@@ -59,10 +59,13 @@ static u64 probe_ns(const struct sroce_sq *sq, ktime_t now)
 u64 sroce_repair_answer_ns(const struct sroce_sq *sq, ktime_t now)
 {
 	const struct sroce_repair *r = &sq->repair;
+	u64 ns;
 
 	if (!r->took)
 		return probe_ns(sq, now);
-	return max3(r->took + 4 * r->took_var, sroce_cwnd_least(sq), (u64)PROBE_MIN_NS);
+	/* a few that were lost on their way make the deviation large for long */
+	ns = min(r->took + 4 * r->took_var, 2 * max(r->took, sq->srtt));
+	return max3(ns, sroce_cwnd_least(sq), (u64)PROBE_MIN_NS);
 }
 
 /**
@@ -339,5 +342,6 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 	struct sroce_repair *r = &sq->repair;
 
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
-		r->probe_due = ktime_add_ns(now, probe_ns(sq, now));
+		r->probe_due = min_t(ktime_t, ktime_add_ns(now, probe_ns(sq, now)),
+				     sroce_gaps_due(sq, now));
 }

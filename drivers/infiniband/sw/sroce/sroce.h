@@ -1795,6 +1795,7 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx);
 void sroce_gaps_implied(struct sroce_qp *qp);
 void sroce_gaps_moved(struct sroce_qp *qp, u32 num);
 bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now);
+ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now);
 void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now);
 
 /* pace.c */
