@@ -259,12 +259,19 @@ void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts)
 }
 
 /**
- * sroce_cwnd_timeout - nothing was heard for as long as the peer may take
+ * sroce_cwnd_timeout - the oldest packet was not answered for as long as it may take
  * @qp: queue pair; the caller owns its send side
+ *
+ * If those behind it were, it has been unlucky, and no more.
  */
 void sroce_cwnd_timeout(struct sroce_qp *qp)
 {
-	shrink(qp, WINDOW_MIN, qp->sq.cwnd.pkts / 2);
+	const struct sroce_sq *sq = &qp->sq;
+
+	if (sq->sweep.arrived || sq->kept.num)
+		shrink(qp, sq->cwnd.pkts * 7 / 10, sq->cwnd.pkts * 7 / 10);
+	else
+		shrink(qp, WINDOW_MIN, sq->cwnd.pkts / 2);
 }
 
 /* The rate */

@@ -196,8 +196,8 @@ static void timeout(struct sroce_qp *qp, ktime_t now)
 {
 	struct sroce_sq *sq = &qp->sq;
 
-	sroce_gaps_reset(qp);
 	sroce_cwnd_timeout(qp);
+	sroce_gaps_reset(qp);
 	if (!sq->retry_left || sq->psn_nxt == sq->psn_una) {
 		sroce_retry_go_back(qp, now, 0, true);
 		return;
