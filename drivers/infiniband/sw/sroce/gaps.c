@@ -143,7 +143,8 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 			.num = gaps->gap[i].num,
 			.due = true,
 		};
-		known = find_gap(&old, gap->psn);
+		/* of what was known, repair.c may have taken the first */
+		known = find_gap(&old, wire_psn_add(gap->psn, gap->num - 1));
 		if (known) {
 			gap->due = known->due || overdue(sq, known, now);
 			gap->sent = known->sent;
