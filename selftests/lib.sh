@@ -372,6 +372,26 @@ hosts_up_bridge() { # [MTU]
 	wait_for 60 ip netns exec a ping -c 1 -W 5 192.168.77.2 || bail "a does not reach b"
 }
 
+# The same without the bridge: what a program of prog/relay.c's does is all that
+# connects w0 and w1. What leaves v0 and v1 is single packets with their checksums.
+hosts_up_relay() { # [MTU]
+	local e
+
+	hosts_up_bridge "$@"
+	need ethtool
+	for e in "a v0" "b v1"; do
+		# shellcheck disable=SC2086 # two words
+		ip netns exec ${e% *} ethtool -K ${e#* } tx off >/dev/null 2>&1
+		# shellcheck disable=SC2086
+		segmentation off $e
+	done
+	ip -n w link del br0
+	for e in w0 w1; do
+		ip -n w link set $e promisc on
+		ip -n w link set $e up
+	done
+}
+
 # Have the stack cut a burst into packets, or let it pass whole.
 segmentation() { # on|off NAMESPACE NETDEV...
 	local state=$1 ns=$2 d

@@ -1,151 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What one lost packet costs. Between the two hosts there is no wire but this
- * program: it carries packets from one netdev to the other, and drops those it
- * is told to, by their PSN. Side 0 is the requester.
+ * What one lost packet costs. The wire between the two hosts is relay.c; side 0 is
+ * the requester.
  */
-#define _GNU_SOURCE
-#include <endian.h>
-#include <fcntl.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <netpacket/packet.h>
-#include <net/ethernet.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common.h"
+#include "relay.h"
 
 static struct end ea, eb;
 
 #define MTU 1024
 #define LEN (64 * MTU)
 #define SIG IBV_SEND_SIGNALED
-#define ALL UINT32_MAX
-
-/* --- the wire --------------------------------------------------------------------------- */
-
-enum { THERE, BACK };		/* requests, responses */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-	unsigned int way;
-	uint32_t psn;		/* or ALL */
-	int opcode;		/* or -1 */
-	unsigned int times;
-} rules[8];
-static unsigned int num_rules;
-static unsigned int carried[2], dropped;	/* RoCE packets since rules_clear() */
-static int wire_fd[2];
-
-static void rules_clear(void)
-{
-	pthread_mutex_lock(&lock);
-	num_rules = 0;
-	carried[THERE] = carried[BACK] = dropped = 0;
-	pthread_mutex_unlock(&lock);
-}
-
-static void drop_op(unsigned int way, uint32_t psn, int opcode, unsigned int times)
-{
-	pthread_mutex_lock(&lock);
-	rules[num_rules].way = way;
-	rules[num_rules].psn = psn == ALL ? ALL : psn & 0xffffff;
-	rules[num_rules].opcode = opcode;
-	rules[num_rules++].times = times;
-	pthread_mutex_unlock(&lock);
-}
-
-static void drop(unsigned int way, uint32_t psn, unsigned int times)
-{
-	drop_op(way, psn, -1, times);
-}
-
-/* Does a frame get through? */
-static bool passes(unsigned int way, const uint8_t *p, size_t len)
-{
-	uint32_t psn;
-	unsigned int i;
-	bool pass = true;
-
-	/* IPv4 without options, UDP to port 4791 */
-	if (len < 54 || p[12] != 8 || p[13] || p[23] != IPPROTO_UDP ||
-	    (p[36] << 8 | p[37]) != 4791)
-		return true;
-	psn = p[51] << 16 | p[52] << 8 | p[53];
-	pthread_mutex_lock(&lock);
-	for (i = 0; i < num_rules && pass; i++) {
-		if (rules[i].way != way || !rules[i].times ||
-		    (rules[i].psn != ALL && rules[i].psn != psn) ||
-		    (rules[i].opcode >= 0 && rules[i].opcode != p[42]))
-			continue;
-		rules[i].times--;
-		dropped++;
-		pass = false;
-	}
-	carried[way] += pass;
-	pthread_mutex_unlock(&lock);
-	return pass;
-}
-
-static void *wire_thread(void *arg)
-{
-	struct pollfd fds[2] = { { .fd = wire_fd[0], .events = POLLIN },
-				 { .fd = wire_fd[1], .events = POLLIN } };
-	static uint8_t frame[65536];
-
-	while (poll(fds, 2, -1) > 0) {
-		for (unsigned int i = 0; i < 2; i++) {
-			struct sockaddr_ll from;
-			socklen_t n = sizeof(from);
-			ssize_t len;
-
-			if (!(fds[i].revents & POLLIN))
-				continue;
-			len = recvfrom(fds[i].fd, frame, sizeof(frame), 0, (void *)&from, &n);
-			if (len <= 0 || from.sll_pkttype == PACKET_OUTGOING)
-				continue;
-			if (passes(i, frame, len) && send(fds[!i].fd, frame, len, 0) < 0)
-				die("wire: send");
-		}
-	}
-	return arg;
-}
-
-/* w0 is towards side 0, w1 towards side 1, both in the namespace w. */
-static void wire_up(void)
-{
-	int here = open("/proc/self/ns/net", O_RDONLY), w = open("/run/netns/w", O_RDONLY);
-	int size = 8 << 20;
-	pthread_t thread;
-	char name[] = "w0";
-
-	if (here < 0 || w < 0 || setns(w, CLONE_NEWNET))
-		die("no namespace w");
-	for (int i = 0; i < 2; i++) {
-		struct sockaddr_ll at = {
-			.sll_family = AF_PACKET,
-			.sll_protocol = htobe16(ETH_P_ALL),
-		};
-
-		name[1] = '0' + i;
-		at.sll_ifindex = if_nametoindex(name);
-		wire_fd[i] = socket(AF_PACKET, SOCK_RAW, htobe16(ETH_P_ALL));
-		if (wire_fd[i] < 0 || bind(wire_fd[i], (void *)&at, sizeof(at)))
-			die("packet socket on %s", name);
-		setsockopt(wire_fd[i], SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
-	}
-	if (setns(here, CLONE_NEWNET) || pthread_create(&thread, NULL, wire_thread, NULL))
-		die("wire");
-	close(here);
-	close(w);
-}
 
 /* --- what was counted -------------------------------------------------------------------- */
 
@@ -211,7 +80,7 @@ static void up_as(struct pair *p, uint8_t timeout, uint8_t retry_cnt)
 	p->conn.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 	pair_connect(p);
-	rules_clear();
+	relay_clear();
 }
 
 /* A timeout is 17 s: who waits for one is seen. */
@@ -263,7 +132,7 @@ static void warm_up(struct pair *p)
 {
 	for (int i = 0; i < 8; i++)
 		done(p, IBV_WR_RDMA_WRITE, 100, "a small WRITE");
-	rules_clear();
+	relay_clear();
 	mark();
 }
 
@@ -283,7 +152,7 @@ static void one(enum ibv_wr_opcode opcode, const char *what)
 	/* the second time, more is known of the peer */
 	for (int i = 0; i < 2; i++) {
 		mark();
-		drop(THERE, p.psn[0] + 10, 1);
+		relay_drop(THERE, p.psn[0] + 10, 1);
 		done(&p, opcode, LEN, what);
 		is(repaired(), 1, "%s: one packet is sent again", what);
 		is(since(0, SEQ_ERR), 1, "%s: by a NAK", what);
@@ -310,10 +179,10 @@ static void several(void)
 
 	up(&p);
 	warm_up(&p);
-	drop(THERE, p.psn[0] + 5, 1);
-	drop(THERE, p.psn[0] + 20, 1);
-	drop(THERE, p.psn[0] + 40, 1);
-	drop(THERE, p.psn[0] + 41, 1);
+	relay_drop(THERE, p.psn[0] + 5, 1);
+	relay_drop(THERE, p.psn[0] + 20, 1);
+	relay_drop(THERE, p.psn[0] + 40, 1);
+	relay_drop(THERE, p.psn[0] + 41, 1);
 	done(&p, IBV_WR_RDMA_WRITE, LEN, "four packets of a WRITE are lost");
 	/* a busy machine may take some of them for lost again */
 	between(repaired(), 4, 16, "sent again");
@@ -329,10 +198,10 @@ static void again(void)
 
 	up(&p);
 	warm_up(&p);
-	drop(THERE, p.psn[0] + 10, 1);
+	relay_drop(THERE, p.psn[0] + 10, 1);
 	done(&p, IBV_WR_RDMA_WRITE, LEN, "a packet of a WRITE is lost");
-	rules_clear();
-	drop(THERE, p.psn[0] + 10, 3);
+	relay_clear();
+	relay_drop(THERE, p.psn[0] + 10, 3);
 	done(&p, IBV_WR_RDMA_WRITE, LEN, "and another three times");
 	between(since(0, PROBES), 2, 20, "found by probes");
 	is(since(0, GO_BACKS), 0, "nothing else is sent");
@@ -347,7 +216,7 @@ static void last(void)
 
 	up(&p);
 	warm_up(&p);
-	drop(THERE, p.psn[0], 1);
+	relay_drop(THERE, p.psn[0], 1);
 	t = now();
 	done(&p, IBV_WR_SEND, 100, "a lone SEND is lost");
 	t = now() - t;
@@ -356,9 +225,9 @@ static void last(void)
 	quiet();
 	is(qp_query(p.qp[0]).retry_cnt, 7, "retry_cnt");
 
-	rules_clear();
+	relay_clear();
 	mark();
-	drop(BACK, p.psn[0], 1);
+	relay_drop(BACK, p.psn[0], 1);
 	done(&p, IBV_WR_SEND, 100, "the acknowledgement is lost");
 	between(since(0, PROBES), 1, 8, "by probes");
 	quiet();
@@ -373,7 +242,7 @@ static void no_retry(void)
 
 	up_as(&p, 22, 0);
 	warm_up(&p);
-	drop(THERE, p.psn[0], 2);
+	relay_drop(THERE, p.psn[0], 2);
 	done(&p, IBV_WR_SEND, 100, "retry_cnt 0, a lone SEND is lost twice");
 	between(since(0, PROBES), 2, 8, "by probes");
 	quiet();
@@ -383,7 +252,7 @@ static void no_retry(void)
 /* A probe may ask for all that is left, and for some of it in the message before. */
 static void arrived(long long probes)
 {
-	between(carried[BACK], 64, 64 + 64 * (hw_counter(&ea, "tail_probes") - probes),
+	between(relay_carried(BACK), 64, 64 + 64 * (hw_counter(&ea, "tail_probes") - probes),
 		"responses that arrived");
 }
 
@@ -396,9 +265,9 @@ static void one_read(void)
 	probes = hw_counter(&ea, "tail_probes");
 	warm_up(&p);
 	for (int i = 0; i < 2; i++) {
-		rules_clear();
+		relay_clear();
 		mark();
-		drop(BACK, p.psn[0] + 10, 1);
+		relay_drop(BACK, p.psn[0] + 10, 1);
 		done(&p, IBV_WR_RDMA_READ, LEN, "a response of a READ is lost");
 		between(since(0, IMPLIED) + since(0, PROBES), 1, 1000, "seen by the next, or a probe");
 		between(repaired(), 0, 1, "the request is sent again");
@@ -406,19 +275,19 @@ static void one_read(void)
 		between(since(0, KEPT), 1, 53, "kept meanwhile");
 		quiet();
 	}
-	rules_clear();
+	relay_clear();
 	mark();
-	drop(BACK, p.psn[0] + 63, 1);
+	relay_drop(BACK, p.psn[0] + 63, 1);
 	done(&p, IBV_WR_RDMA_READ, LEN, "the last response is lost");
 	between(since(0, PROBES), 1, 1000, "probes");
 	arrived(probes);
 	quiet();
 
-	rules_clear();
+	relay_clear();
 	mark();
-	drop(BACK, p.psn[0] + 3, 1);
-	drop(BACK, p.psn[0] + 30, 1);
-	drop(BACK, p.psn[0] + 31, 1);
+	relay_drop(BACK, p.psn[0] + 3, 1);
+	relay_drop(BACK, p.psn[0] + 30, 1);
+	relay_drop(BACK, p.psn[0] + 31, 1);
 	done(&p, IBV_WR_RDMA_READ, LEN, "three responses are lost");
 	between(since(0, IMPLIED) + since(0, PROBES), 1, 1000, "seen");
 	quiet();
@@ -433,7 +302,7 @@ static void one_atomic(void)
 	up(&p);
 	warm_up(&p);
 	memset(p.buf[1], 0, 8);
-	drop(BACK, p.psn[0] + 1, 2);
+	relay_drop(BACK, p.psn[0] + 1, 2);
 	for (uint64_t i = 0; i < 3; i++) {
 		post(&p, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
 		wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "FETCH_ADD %d", (int)i);
@@ -442,7 +311,7 @@ static void one_atomic(void)
 	}
 	memcpy(&value, p.buf[1], 8);
 	is(value, 3, "each is done once");
-	is(dropped, 2, "responses were lost");
+	is(relay_dropped(), 2, "responses were lost");
 	quiet();
 	pair_destroy(&p);
 }
@@ -458,7 +327,7 @@ static void mixed(void)
 			unsigned int good = 0;
 
 			up(&p);
-			drop(way, p.psn[0] + lost, 1);
+			relay_drop(way, p.psn[0] + lost, 1);
 			pattern_fill(p.buf[1], 7, 0, 8 * MTU);
 			post(&p, IBV_WR_RDMA_READ, 8 * MTU);
 			post(&p, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
@@ -485,7 +354,7 @@ static void exhausted(void)
 	for (uint8_t retry = 0; retry < 3; retry++) {
 		up_as(&p, 16, retry);
 		warm_up(&p);
-		drop(THERE, ALL, 1000000);
+		relay_drop(THERE, ALL, 1000000);
 		t = now();
 		post(&p, IBV_WR_RDMA_WRITE, 100);
 		wc_is(p.scq[0], 1, IBV_WC_RETRY_EXC_ERR, &wc, "retry_cnt %u", retry);
@@ -507,7 +376,7 @@ static void not_ready(void)
 	warm_up(&p);
 	pair_destroy(&p);
 	up_as(&p, 22, 7);
-	drop(THERE, p.psn[0] + 10, 1);
+	relay_drop(THERE, p.psn[0] + 10, 1);
 	/* the second has no receive: with the first's gap filled it is kept, and refused */
 	if (pair_recv(&p, 1, 9, 0, LEN) || pair_send(&p, 0, 1, 0, LEN, SIG) ||
 	    pair_send(&p, 0, 2, LEN, 100, SIG))
@@ -530,12 +399,12 @@ static void drops(void)
 	up(&p);
 	warm_up(&p);
 	for (int i = 0; i < 4; i++) {
-		rules_clear();
-		drop(THERE, p.psn[0] + 10, 1);
+		relay_clear();
+		relay_drop(THERE, p.psn[0] + 10, 1);
 		done(&p, IBV_WR_RDMA_WRITE, LEN, "a WRITE to one that keeps nothing");
 	}
 	between(since(0, GO_BACKS), 4, 12, "times all was sent again");
-	drop(BACK, p.psn[0] + 10, 1);
+	relay_drop(BACK, p.psn[0] + 10, 1);
 	done(&p, IBV_WR_RDMA_READ, LEN, "a READ of one that keeps nothing");
 	quiet();
 	pair_destroy(&p);
@@ -558,6 +427,6 @@ static const struct test tests[] = {
 
 int main(int argc, char **argv)
 {
-	wire_up();
+	relay_up();
 	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
 }

@@ -1,0 +1,612 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Several packets of one window are lost: the peer reports all of them, and each is
+ * sent again once. Then what a peer can do with reports and notifications that it
+ * ought not to send. The wire is relay.c; side 0 is the requester.
+ */
+#define _GNU_SOURCE
+#include <endian.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common.h"
+#include "relay.h"
+
+static struct end ea, eb;
+
+#define MTU 1024
+#define PKTS 256		/* a window of a new queue pair */
+#define LEN (PKTS * MTU)
+#define SIG IBV_SEND_SIGNALED
+
+/* BTH */
+#define GAP_REPORT 0xd1
+#define CNP 0x81
+
+#define MAGIC 0x73726f63
+
+/* --- what was counted -------------------------------------------------------------------- */
+
+static const char * const names[] = {
+	"retransmitted_pkts", "tail_probes", "go_backs", "local_ack_timeout_err",
+	"sent_gap_reports", "rcvd_gap_reports", "stale_ack", "rx_wrong_peer", "rp_cnp_handled",
+};
+enum { RETRANSMITTED, PROBES, GO_BACKS, TIMEOUTS, SENT, RCVD, STALE, WRONG_PEER, CNPS };
+
+static long long before[2][ARRAY_SIZE(names)];
+
+/* Another driver's device has not all of them. */
+static long long count_of(unsigned int side, unsigned int i)
+{
+	const struct end *e = side ? &eb : &ea;
+	char path[300];
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s", e->name,
+		 names[i]);
+	return access(path, R_OK) ? 0 : hw_counter(e, names[i]);
+}
+
+static void mark(void)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++) {
+		before[0][i] = count_of(0, i);
+		before[1][i] = count_of(1, i);
+	}
+}
+
+static long long since(unsigned int side, unsigned int i)
+{
+	return count_of(side, i) - before[side][i];
+}
+
+static void between(long long got, long long lo, long long hi, const char *what)
+{
+	if (!ok(got >= lo && got <= hi, "%s: %lld", what, got))
+		diag("want: %lld to %lld", lo, hi);
+}
+
+/* --- requests ------------------------------------------------------------------------------ */
+
+static uint64_t next_key = 1;
+
+/* @timeout: 22 is 17 s, so that who waits for one is seen; 20 is 4 s */
+static void up(struct pair *p, uint8_t timeout)
+{
+	pair_create(p, &ea, &eb, &(struct pair_opts) {
+		.sq = 32, .rq = 32, .sge = 1, .buf = 16 * LEN,
+		.access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+	});
+	p->conn.mtu = IBV_MTU_1024;
+	p->conn.timeout = timeout;
+	p->conn.rd_atomic = 8;
+	pair_connect(p);
+	relay_clear();
+}
+
+static void post(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = 1,
+		.opcode = opcode,
+		.send_flags = SIG,
+		.num_sge = 1,
+		.sg_list = SGE(p->buf[0], len, p->mr[0]->lkey),
+		.wr.rdma = { .remote_addr = (uintptr_t)p->buf[1], .rkey = p->mr[1]->rkey },
+	};
+
+	if (opcode == IBV_WR_SEND && pair_recv(p, 1, 9, 0, len))
+		die("post_recv");
+	if (wr_post(p->qp[0], &wr))
+		die("post_send");
+	p->psn[0] += len > MTU ? (len + MTU - 1) / MTU : 1;
+}
+
+static uint64_t begin(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
+{
+	const bool read = opcode == IBV_WR_RDMA_READ;
+	const uint64_t key = next_key++;
+
+	pattern_fill(p->buf[read], key, 0, len);
+	memset(p->buf[!read], 0, len);
+	post(p, opcode, len);
+	return key;
+}
+
+/* Has it come to its end, with every byte? */
+static bool ended(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len, uint64_t key)
+{
+	struct ibv_wc wc;
+
+	if (!cq_wait(p->scq[0], &wc, PATIENCE) || wc.status != IBV_WC_SUCCESS)
+		return false;
+	if (opcode == IBV_WR_SEND &&
+	    (!cq_wait(p->rcq[1], &wc, PATIENCE) || wc.status != IBV_WC_SUCCESS))
+		return false;
+	return pattern_check(p->buf[opcode != IBV_WR_RDMA_READ], key, 0, len) < 0;
+}
+
+static bool served(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
+{
+	return ended(p, opcode, len, begin(p, opcode, len));
+}
+
+/* So that a round trip is known, and that the peer keeps what is early */
+static void warm_up(struct pair *p)
+{
+	unsigned int good = 0;
+
+	for (int i = 0; i < 4; i++)
+		good += served(p, IBV_WR_RDMA_WRITE, 100);
+	relay_drop(THERE, p->psn[0] + 10, 1);
+	good += served(p, IBV_WR_RDMA_WRITE, 64 * MTU);
+	/* behind whose response no acknowledgement is under way */
+	good += served(p, IBV_WR_RDMA_READ, 100);
+	if (good != 6)
+		die("nothing works");
+	relay_clear();
+}
+
+/* --- several are lost ------------------------------------------------------------------------ */
+
+/* @num runs of @len packets each, @step from one to the next */
+static const struct loss {
+	const char *what;
+	unsigned int first, len, step, num;
+} losses[] = {
+	{ "one", 10, 1, 1, 1 },
+	{ "two in a row", 10, 2, 2, 1 },
+	{ "five", 5, 1, 45, 5 },
+	{ "three bursts of 30", 10, 30, 80, 3 },
+	{ "31 gaps", 3, 1, 8, 31 },
+	{ "60 gaps", 2, 1, 4, 60 },
+	{ "every second of 120", 100, 1, 2, 60 },
+};
+
+static unsigned int lose(const struct pair *p, unsigned int way, const struct loss *l)
+{
+	for (unsigned int i = 0; i < l->num; i++)
+		for (unsigned int j = 0; j < l->len; j++)
+			relay_drop(way, p->psn[0] + l->first + i * l->step + j, 1);
+	return l->num * l->len;
+}
+
+/* A slow machine's answers are overdue now and then, and then something goes once more. */
+#define ROUNDS 5
+
+static void lost(enum ibv_wr_opcode opcode, const struct loss *l)
+{
+	const bool read = opcode == IBV_WR_RDMA_READ;
+	const unsigned int way = read ? BACK : THERE;
+	unsigned int num = 0, good = 0, i = 0;
+	long long waste = 1;
+	struct pair p;
+
+	while (i < ROUNDS && waste) {
+		up(&p, 22);
+		warm_up(&p);
+		mark();
+		num = lose(&p, way, l);
+		good += served(&p, opcode, LEN) && relay_dropped() == num;
+		waste = (long long)relay_carried(way) - PKTS;
+		diag("%s: round %u: %lld more than needed, %lld probes", l->what, i++, waste,
+		     since(0, PROBES));
+		pair_destroy(&p);
+	}
+	is(good, i, "%s: every byte", l->what);
+	if (!is(waste, 0, "%s: each is sent again exactly once", l->what))
+		return;
+	/* all of a gap is asked for by one request */
+	is(since(0, RETRANSMITTED), read ? l->num : num, "%s: and so it is counted", l->what);
+	if (!read && l->num > 1)
+		between(since(0, RCVD), 1, since(1, SENT), "reports");
+	is(since(0, GO_BACKS), 0, "nothing behind them");
+	is(since(0, TIMEOUTS), 0, "no timeout");
+}
+
+/* None that comes again gets through before all do. */
+static void together(enum ibv_wr_opcode opcode, const struct loss *l)
+{
+	struct pair p;
+	unsigned int num;
+
+	up(&p, 22);
+	warm_up(&p);
+	num = lose(&p, opcode == IBV_WR_RDMA_READ ? BACK : THERE, l);
+	relay_hold(num);
+	ok(served(&p, opcode, LEN), "%s: every byte", l->what);
+	is(relay_waited(), num, "%s: sent again all at once", l->what);
+	pair_destroy(&p);
+}
+
+static void all_lost(enum ibv_wr_opcode opcode)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(losses); i++) {
+		lost(opcode, &losses[i]);
+		/* a report has room for 31 */
+		if (losses[i].num <= 31)
+			together(opcode, &losses[i]);
+	}
+}
+
+static void lost_write(void)
+{
+	all_lost(IBV_WR_RDMA_WRITE);
+}
+
+static void lost_send(void)
+{
+	all_lost(IBV_WR_SEND);
+}
+
+static void lost_read(void)
+{
+	all_lost(IBV_WR_RDMA_READ);
+}
+
+/* Side 0 is one that sends all again: it is told a few times. */
+static void goes_back(void)
+{
+	long long sent = 0, late = 0;
+	unsigned int good = 0;
+	struct pair p;
+
+	up(&p, 22);
+	mark();
+	for (int i = 0; i < 16; i++) {
+		relay_clear();
+		for (unsigned int j = 0; j < 5; j++)
+			relay_drop(THERE, p.psn[0] + 10 + 4 * j, 1);
+		good += served(&p, IBV_WR_RDMA_WRITE, 64 * MTU);
+		if (i == 7)
+			sent = since(1, SENT);
+	}
+	late = since(1, SENT) - sent;
+	is(good, 16, "a requester that goes back: every byte");
+	between(sent, 0, 8, "reports to it");
+	is(late, 0, "and then none");
+	pair_destroy(&p);
+}
+
+/* --- what a peer should not send --------------------------------------------------------------- */
+
+static int forger_b;
+
+/* Side 1's host sends what is forged. */
+static void forger_up(void)
+{
+	int here = open("/proc/self/ns/net", O_RDONLY), b = open("/run/netns/b", O_RDONLY);
+
+	if (here < 0 || b < 0 || setns(b, CLONE_NEWNET))
+		die("no namespace b");
+	forger_b = forger();
+	if (setns(here, CLONE_NEWNET))
+		die("setns");
+	close(b);
+	close(here);
+}
+
+/* A report's words; the pair's packets begin at @psn */
+struct report {
+	const char *what;
+	uint32_t magic;
+	int32_t off;		/* of the BTH's PSN */
+	unsigned int num;
+	uint16_t words[4][2];
+};
+
+/* It has arrived before this returns. */
+static void forge(const struct pair *p, uint8_t opcode, uint32_t psn, const void *body, size_t len)
+{
+	const unsigned int num = relay_carried(BACK);
+
+	forge_pkt(forger_b, p, 1, opcode, psn, body, len);
+	for (int i = 0; i < 5000 && relay_carried(BACK) == num; i++)
+		usleep(i < 100 ? 10 : 1000);
+}
+
+static void forge_report(const struct pair *p, uint32_t psn, const struct report *r)
+{
+	uint16_t body[34] = { htobe16(r->magic >> 16), htobe16(r->magic & 0xffff) };
+
+	for (unsigned int i = 0; i < r->num; i++) {
+		body[2 + 2 * i] = htobe16(r->words[i][0]);
+		body[3 + 2 * i] = htobe16(r->words[i][1]);
+	}
+	forge(p, GAP_REPORT, psn + r->off, body, 4 + 4 * r->num);
+}
+
+#define OUT 64
+
+/* Until a sum of counters of side 0's stays as it is */
+static void settled(void)
+{
+	long long last, sum = -1;
+
+	do {
+		last = sum;
+		sleep_ms(300);
+		sum = 0;
+		for (unsigned int i = 0; i < ARRAY_SIZE(names); i++)
+			sum += count_of(0, i);
+	} while (sum != last);
+}
+
+/* A WRITE of which nothing arrives, with all probes made: returns where it begins */
+static uint32_t swallowed(struct pair *p, uint64_t *key)
+{
+	const uint32_t psn = p->psn[0];
+
+	relay_clear();
+	relay_drop(THERE, ALL, UINT32_MAX);
+	*key = begin(p, IBV_WR_RDMA_WRITE, OUT * MTU);
+	settled();
+	return psn;
+}
+
+static void works(struct pair *p, const char *what)
+{
+	unsigned int good = 0;
+
+	relay_clear();
+	for (int i = 0; i < 4; i++)
+		good += served(p, IBV_WR_RDMA_WRITE, LEN) && served(p, IBV_WR_SEND, LEN) &&
+			served(p, IBV_WR_RDMA_READ, LEN);
+	is(good, 4, "%s: WRITEs, SENDs and READs, every byte", what);
+}
+
+static const struct report wrong[] = {
+	{ "another magic", MAGIC + 1, 0, 2, { { 0, 4 }, { 8, 0 } } },
+	{ "a PSN that is not the oldest", MAGIC, 1, 2, { { 0, 4 }, { 8, 0 } } },
+	{ "the last PSN", MAGIC, OUT - 1, 2, { { 0, 4 }, { 8, 0 } } },
+	{ "an end beyond what was sent", MAGIC, 0, 2, { { 0, 4 }, { OUT + 1, 0 } } },
+	{ "an end far beyond", MAGIC, 0, 2, { { 0, 4 }, { 0xffff, 0 } } },
+	{ "gaps that touch", MAGIC, 0, 3, { { 0, 4 }, { 4, 4 }, { 16, 0 } } },
+	{ "gaps out of order", MAGIC, 0, 4, { { 0, 4 }, { 16, 4 }, { 8, 4 }, { 32, 0 } } },
+	{ "no gap at 0", MAGIC, 0, 2, { { 1, 4 }, { 8, 0 } } },
+	{ "an empty gap", MAGIC, 0, 3, { { 0, 4 }, { 8, 0 }, { 32, 0 } } },
+	{ "a last word that is none", MAGIC, 0, 2, { { 0, 4 }, { 8, 4 } } },
+	{ "nothing but the magic", MAGIC, 0, 0, { { 0, 0 } } },
+	{ "one word", MAGIC, 0, 1, { { 8, 0 } } },
+};
+
+static void no_effect(const char *what)
+{
+	/* a slow machine may see a timeout meanwhile, and probes after it */
+	is(since(0, RETRANSMITTED), since(0, PROBES) + since(0, TIMEOUTS),
+	   "%s: nothing is sent for it", what);
+}
+
+static void malformed(void)
+{
+	uint64_t key;
+	uint32_t psn;
+	struct pair p;
+
+	up(&p, 20);
+	warm_up(&p);
+	psn = swallowed(&p, &key);
+	for (unsigned int i = 0; i < ARRAY_SIZE(wrong); i++) {
+		mark();
+		forge_report(&p, psn, &wrong[i]);
+		for (int j = 0; j < 1000 && !since(0, STALE); j++)
+			sleep_ms(1);
+		is(since(0, STALE), 1, "%s: is refused", wrong[i].what);
+		no_effect(wrong[i].what);
+	}
+	relay_clear();
+	ok(ended(&p, IBV_WR_RDMA_WRITE, OUT * MTU, key), "then comes the WRITE, every byte");
+	works(&p, "after");
+	pair_destroy(&p);
+}
+
+/* PSNs that are not outstanding, all over the half of them that is behind and ahead */
+static void anywhere(void)
+{
+	const struct report r = { "", MAGIC, 0, 2, { { 0, 4 }, { 8, 0 } } };
+	const int32_t half = 1 << 23, step = 8191;
+	unsigned int num = 0;
+	uint64_t key;
+	uint32_t psn;
+	struct pair p;
+
+	up(&p, 20);
+	warm_up(&p);
+	psn = swallowed(&p, &key);
+	mark();
+	for (int32_t off = -half; off < half; off += step) {
+		if (off >= 0 && off < OUT)
+			continue;
+		forge_report(&p, psn + off, &r);
+		num++;
+	}
+	settled();
+	is(since(0, STALE), num, "reports from all over the PSNs: refused");
+	is(since(0, RCVD), 0, "unread");
+	no_effect("all over the PSNs");
+	relay_clear();
+	ok(ended(&p, IBV_WR_RDMA_WRITE, OUT * MTU, key), "then comes the WRITE, every byte");
+	works(&p, "after");
+	pair_destroy(&p);
+}
+
+#define FLOOD 10000
+
+/* Returns packets sent for each report of FLOOD, of which every second is @b. */
+static double flood_of(const char *what, const struct report *a, const struct report *b)
+{
+	double took, per;
+	uint64_t key;
+	uint32_t psn;
+	struct pair p;
+
+	up(&p, 20);
+	warm_up(&p);
+	psn = swallowed(&p, &key);
+	mark();
+	took = now();
+	for (int i = 0; i < FLOOD; i++)
+		forge_report(&p, psn, i & 1 ? b : a);
+	took = now() - took;
+	settled();
+	per = (double)since(0, RETRANSMITTED) / FLOOD;
+	diag("%s: %lld reports in %.1f s, %.3f packets for each", what, since(0, RCVD), took, per);
+	/* some may have been too much for a socket */
+	between(since(0, RCVD), FLOOD * 9 / 10, FLOOD, "reports taken");
+	relay_clear();
+	ok(ended(&p, IBV_WR_RDMA_WRITE, OUT * MTU, key), "then comes the WRITE, every byte");
+	works(&p, "after");
+	pair_destroy(&p);
+	return per;
+}
+
+/*
+ * All is missing, again and again: it is sent again once in a round trip, however
+ * many say so. One that says each time that more is missing than it said before gets
+ * a window for that.
+ */
+static void flood(void)
+{
+	const struct report all = { "", MAGIC, 0, 2, { { 0, OUT - 1 }, { OUT, 0 } } };
+	const struct report few = { "", MAGIC, 0, 2, { { 0, 1 }, { OUT, 0 } } };
+	const struct report most = { "", MAGIC, 0, 3, { { 0, 1 }, { 2, OUT - 3 }, { OUT, 0 } } };
+
+	ok(flood_of("all is missing", &all, &all) < 2, "less than two packets for each report");
+	ok(flood_of("more and less", &few, &most) < OUT / 2, "less than a window for two reports");
+}
+
+static void strangers(void)
+{
+	const struct report all = { "", MAGIC, 0, 2, { { 0, OUT - 1 }, { OUT, 0 } } };
+	struct end stranger;
+	struct pair p, q;
+	uint8_t cnp[16] = {};
+	uint64_t key;
+	uint32_t psn;
+
+	up(&p, 20);
+	warm_up(&p);
+	stranger = *p.e[1];
+	stranger.gid.raw[15] = 77;
+	psn = swallowed(&p, &key);
+	q = p;
+	q.e[1] = &stranger;
+	mark();
+	for (int i = 0; i < 100; i++)
+		forge_report(&q, psn, &all);
+	settled();
+	is(since(0, WRONG_PEER), 100, "reports of a stranger's: not of this connection");
+	is(since(0, RCVD), 0, "unread");
+	no_effect("a stranger");
+	mark();
+	for (int i = 0; i < 100; i++)
+		forge(&q, CNP, 0, cnp, sizeof(cnp));
+	settled();
+	is(since(0, WRONG_PEER), 100, "notifications of a stranger's: not of this connection");
+	is(since(0, CNPS), 0, "nobody is notified");
+	relay_clear();
+	ok(ended(&p, IBV_WR_RDMA_WRITE, OUT * MTU, key), "then comes the WRITE, every byte");
+	works(&p, "after");
+	pair_destroy(&p);
+}
+
+/* --- notifications ------------------------------------------------------------------------------ */
+
+static double transfer(struct pair *p, uint32_t len, const char *what)
+{
+	const double t = now();
+
+	ok(served(p, IBV_WR_RDMA_WRITE, len), "%s: every byte", what);
+	return now() - t;
+}
+
+/* A few, between requests */
+static void notified(void)
+{
+	uint8_t cnp[16] = {};
+	struct pair p;
+
+	up(&p, 20);
+	warm_up(&p);
+	mark();
+	for (int i = 0; i < 20; i++) {
+		forge(&p, CNP, 0, cnp, sizeof(cnp));
+		if (!served(&p, IBV_WR_RDMA_WRITE, 64 * MTU))
+			break;
+	}
+	is(since(0, CNPS), 20, "notifications of the peer's");
+	works(&p, "notified");
+	is(since(0, RETRANSMITTED) - since(0, PROBES), 0, "nothing is sent again");
+	pair_destroy(&p);
+}
+
+static struct {
+	const struct pair *p;
+	bool stop;
+} flooder;
+
+static void *flood_cnps(void *arg)
+{
+	uint8_t cnp[16] = {};
+
+	while (!__atomic_load_n(&flooder.stop, __ATOMIC_RELAXED)) {
+		for (int i = 0; i < 31; i++)
+			forge_pkt(forger_b, flooder.p, 1, CNP, 0, cnp, sizeof(cnp));
+		forge(flooder.p, CNP, 0, cnp, sizeof(cnp));
+	}
+	return arg;
+}
+
+/* As many as there can be: it is slow, by the least rate, and goes on. */
+static void notified_much(void)
+{
+	const uint32_t len = 4 * LEN;
+	double without, with, after;
+	pthread_t thread;
+	struct pair p;
+
+	up(&p, 20);
+	warm_up(&p);
+	transfer(&p, len, "to warm up");
+	without = transfer(&p, len, "without");
+	mark();
+	flooder.p = &p;
+	flooder.stop = false;
+	if (pthread_create(&thread, NULL, flood_cnps, NULL))
+		die("thread");
+	sleep_ms(50);
+	with = transfer(&p, len, "with a flood of notifications");
+	__atomic_store_n(&flooder.stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	after = transfer(&p, len, "after");
+	diag("1 MB in %.0f ms, with %lld notifications %.0f ms, then %.0f ms", without * 1e3,
+	     since(0, CNPS), with * 1e3, after * 1e3);
+	between(since(0, CNPS), 100, 100000000, "notifications");
+	ok(with > without, "slower");
+	is(since(0, TIMEOUTS), 0, "no timeout");
+	works(&p, "after");
+	pair_destroy(&p);
+}
+
+static const struct test tests[] = {
+	TEST(lost_write),
+	TEST(lost_send),
+	TEST(lost_read),
+	TEST(malformed),
+	TEST(anywhere),
+	TEST(flood),
+	TEST(strangers),
+	TEST(notified),
+	TEST(notified_much),
+	TEST(goes_back),
+};
+
+int main(int argc, char **argv)
+{
+	relay_up();
+	forger_up();
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
+}
