@@ -41,11 +41,15 @@
 /* the rate is raised after so long, T, and after so many bytes, B */
 #define RAISE_NS		(55U * NSEC_PER_USEC)
 #define RAISE_BYTES		(10U << 20)
-/* so often towards where it was, F; then beyond, in bytes a second: R_AI, R_HAI */
+/*
+ * so often towards where it was, F; then beyond, in bytes a second: R_AI, R_HAI. Theirs
+ * are for 40 Gb/s, and more than a slow link has: not more than this part of the rate.
+ */
 #define FAST_STEPS		5
 #define RATE_AI			5000000ULL
-#define RATE_HAI		(10 * RATE_AI)
-#define RATE_MIN		1250000ULL
+#define RATE_HAI_TIMES		10
+#define AI_SHIFT		9
+#define RATE_MIN		125000ULL
 
 /* Raised as often in one go: by then it has recovered. */
 #define RAISE_MAX		1024
@@ -340,12 +344,12 @@ static u64 line_rate(const struct sroce_qp *qp)
 /* Fast recovery, additive increase or hyper increase. */
 static void raise(const struct sroce_qp *qp, struct sroce_pace *p)
 {
-	const u64 line = line_rate(qp);
+	const u64 ai = min(RATE_AI, p->target >> AI_SHIFT), line = line_rate(qp);
 
 	if (min(p->times, p->volumes) > FAST_STEPS)
-		p->target += RATE_HAI;
+		p->target += RATE_HAI_TIMES * ai;
 	else if (max(p->times, p->volumes) > FAST_STEPS)
-		p->target += RATE_AI;
+		p->target += ai;
 	p->target = min(p->target, line);
 	p->rate = (p->rate + p->target) / 2;
 	/* as fast as the device is: there is nothing to hold back */

@@ -456,11 +456,15 @@ static bool flight_open(struct sroce_qp *qp)
 	return sroce_cwnd_open(qp);
 }
 
-/* An acknowledgement is asked for several times a window. */
-static bool ask_now(const struct sroce_qp *qp)
+/*
+ * An acknowledgement is asked for several times a window; at a rate, as often as
+ * something leaves, or nothing would be heard for so long that it is taken for lost.
+ */
+static bool ask_now(struct sroce_qp *qp)
 {
-	return qp->sq.rnr_probe ||
-	       qp->sq.unasked >= min(qp->sq.cwnd.pkts / ASK_FRACTION, ASK_BYTES / qp->mtu);
+	const u32 most = min(qp->sq.cwnd.pkts / ASK_FRACTION, ASK_BYTES / qp->mtu);
+
+	return qp->sq.rnr_probe || qp->sq.unasked + 1 >= min(most + 1, sroce_pace_burst(qp));
 }
 
 /*
