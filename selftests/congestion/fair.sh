@@ -28,11 +28,11 @@ segmentation off a v0
 segmentation off b v1
 
 seconds=${LONG:+600}
-seconds=${seconds:-8}
+seconds=${seconds:-5}
 # Of the larger share, the smaller has at least so many percent: a slow machine
 # has few round trips in some seconds.
 share=${LONG:+80}
-share=${share:-45}
+share=${share:-30}
 # what a kernel in emulation can fill
 rate=${RATE:-60mbit}
 
@@ -119,7 +119,7 @@ two "drops, read" -o read
 between "$(queued dropped)" 10 100000000 "drops: the queue was too short"
 
 share=${LONG:+80}
-share=${share:-45}
+share=${share:-30}
 if queue marks 2>/dev/null; then
 	cnp=$(hw roce0 rp_cnp_handled)
 	for op in write send; do
