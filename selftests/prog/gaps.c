@@ -560,7 +560,7 @@ static void *flood_cnps(void *arg)
 	return arg;
 }
 
-/* As many as there can be: it is slow, by the least rate, and goes on. */
+/* As many as there can be: it goes on, how fast ever (congestion/ecn.sh has the rate). */
 static void notified_much(void)
 {
 	const uint32_t len = 4 * LEN;
@@ -585,7 +585,6 @@ static void notified_much(void)
 	diag("1 MB in %.0f ms, with %lld notifications %.0f ms, then %.0f ms", without * 1e3,
 	     since(0, CNPS), with * 1e3, after * 1e3);
 	between(since(0, CNPS), 100, 100000000, "notifications");
-	ok(with > without, "slower");
 	is(since(0, TIMEOUTS), 0, "no timeout");
 	works(&p, "after");
 	pair_destroy(&p);

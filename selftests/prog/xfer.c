@@ -1024,7 +1024,8 @@ static void datagrams_up(struct side *s, const struct side *t)
 	struct ibv_ah_attr ah = {
 		.is_global = 1,
 		.port_num = 1,
-		.grh = { .dgid = t->peer[0].gid, .sgid_index = s->e.gid_index, .hop_limit = 64 },
+		.grh = { .dgid = t->peer[0].gid, .sgid_index = s->e.gid_index, .hop_limit = 64,
+			 .traffic_class = o.conn.traffic_class },
 	};
 	unsigned int q;
 
@@ -1198,7 +1199,7 @@ static const char usage_text[] =
 "  --pause MS      between messages\n"
 "  --iova          memory registered at another address\n"
 "  --huge          memory of huge pages\n"
-"  --timeout T --retry N --rnr N --min-rnr T    of the connection\n"
+"  --timeout T --retry N --rnr N --min-rnr T --tclass N    of the connection\n"
 "  --patience S    give up when nothing has happened for so long\n"
 "  --seed N        of all that is random (default: another each time)\n"
 "  --random        random options, too\n"
@@ -1311,7 +1312,7 @@ static void randomize(void)
 }
 
 enum { O_SIGNAL = 256, O_SIG_ALL, O_BATCH, O_PAUSE, O_IOVA, O_HUGE, O_TIMEOUT, O_RETRY, O_RNR,
-	O_MIN_RNR, O_PATIENCE, O_SEED, O_RANDOM, O_SHOW, O_POSTS, O_TIME, O_RD_ATOMIC };
+	O_MIN_RNR, O_TCLASS, O_PATIENCE, O_SEED, O_RANDOM, O_SHOW, O_POSTS, O_TIME, O_RD_ATOMIC };
 
 static void options(int argc, char **argv)
 {
@@ -1329,6 +1330,7 @@ static void options(int argc, char **argv)
 		{ "retry", 1, NULL, O_RETRY },
 		{ "rnr", 1, NULL, O_RNR },
 		{ "min-rnr", 1, NULL, O_MIN_RNR },
+		{ "tclass", 1, NULL, O_TCLASS },
 		{ "patience", 1, NULL, O_PATIENCE },
 		{ "seed", 1, NULL, O_SEED },
 		{ "random", 0, NULL, O_RANDOM },
@@ -1381,6 +1383,7 @@ static void options(int argc, char **argv)
 		case O_RETRY: o.conn.retry_cnt = atoi(optarg); break;
 		case O_RNR: o.conn.rnr_retry = atoi(optarg); break;
 		case O_MIN_RNR: o.conn.min_rnr_timer = atoi(optarg); break;
+		case O_TCLASS: o.conn.traffic_class = strtoul(optarg, NULL, 0); break;
 		case O_PATIENCE: o.patience = atof(optarg); break;
 		case O_SEED: o.s.seed = strtoull(optarg, NULL, 0); seeded = true; break;
 		case O_RANDOM: random = true; break;
