@@ -205,6 +205,7 @@ struct repair {
 	bool once;
 	bool hold;
 	u8 peer;
+	bool reports;
 	u8 vain;
 	u8 probes;
 	u8 num;

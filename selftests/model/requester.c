@@ -59,6 +59,7 @@ static void repair_reset(void)
 
 	repair_forget();
 	r->peer = PEER_UNKNOWN;
+	r->reports = false;
 	r->probes = 0;
 	r->vain = 0;
 	r->num = 1;

@@ -158,6 +158,7 @@ void gaps_report(const struct rx *rx)
 	seen[SEEN_REPORT]++;
 	sq->repair.peer = PEER_KEEPS;
 	sq->repair.hold = false;
+	sq->repair.reports = true;
 	sq->sweep.arrived = gaps.end - num_missing(&gaps);
 	if (timed_arrived(&gaps))
 		retry_arrived();
@@ -168,6 +169,8 @@ void gaps_implied(void)
 {
 	struct wire_gaps gaps;
 
+	if (!sq->repair.reports)
+		return;
 	kept_gaps(&sq->kept, sq->psn_una, &gaps);
 	if (!gaps.num || sq->rnr_wait || beyond_sent(&gaps))
 		return;

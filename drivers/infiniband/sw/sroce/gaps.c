@@ -216,6 +216,7 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 	}
 	sq->repair.peer = SROCE_PEER_KEEPS;
 	sq->repair.hold = false;
+	sq->repair.reports = true;
 	sq->sweep.arrived = gaps.end - num_missing(&gaps);
 	if (timed_arrived(sq, &gaps))
 		sroce_retry_arrived(qp);
@@ -225,12 +226,18 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 /**
  * sroce_gaps_implied - responses are kept: what is missing between them?
  * @qp: queue pair; the caller owns its send side
+ *
+ * Several parts of a READ at a time are for a peer that is known to report gaps, as one
+ * of ours does of requests. rdma_rxe gives no part that lies before one that it has given
+ * again; it is asked for one after the other, by repair.c.
  */
 void sroce_gaps_implied(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	struct wire_gaps gaps;
 
+	if (!sq->repair.reports)
+		return;
 	sroce_kept_gaps(qp, &sq->kept, sq->psn_una, &gaps);
 	if (!gaps.num || sq->rnr_wait || gaps.end > wire_psn_diff(sq->psn_nxt, sq->psn_una))
 		return;

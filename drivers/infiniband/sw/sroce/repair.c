@@ -93,6 +93,7 @@ void sroce_repair_reset(struct sroce_qp *qp)
 
 	sroce_repair_forget(qp);
 	r->peer = SROCE_PEER_UNKNOWN;
+	r->reports = false;
 	r->probes = 0;
 	r->vain = 0;
 	r->num = 1;

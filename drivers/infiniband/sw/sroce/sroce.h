@@ -666,6 +666,7 @@ enum sroce_peer {
  * @once: it was answered before it had to be sent once more
  * @hold: nothing else is sent until there is an answer
  * @peer: enum sroce_peer
+ * @reports: and it has reported gaps
  * @vain: with SROCE_PEER_DROPS: times until that is looked at again
  * @probes: in a row
  * @num: packets, of requests that are made of packets
@@ -685,6 +686,7 @@ struct sroce_repair {
 	bool once;
 	bool hold;
 	u8 peer;
+	bool reports;
 	u8 vain;
 	u8 probes;
 	u8 num;
