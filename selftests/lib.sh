@@ -445,6 +445,32 @@ rxe_start() {
 	host_ns b
 }
 
+# rdma_rxe's roce0 in the initial namespace and sroce's roce1 in b, with w between them,
+# whose ends of the wires have these names: a program there passes packets on, single ones with their checksums.
+rxe_relay_up() { # NETDEV towards rdma_rxe, NETDEV towards sroce
+	local d
+
+	rxe_start
+	host_ns w
+	ip link add v0 mtu 1500 type veth peer name "$1" netns w mtu 1500 &&
+		ip link add v1 netns b mtu 1500 type veth peer name "$2" netns w mtu 1500 ||
+		bail "cannot make a veth pair"
+	for d in w0 w1; do
+		ip -n w link set $d promisc on
+		ip -n w link set $d up
+	done
+	ip link set v0 up
+	ip addr add 192.168.77.1/24 dev v0
+	host_addr b v1 2
+	rdma link add roce0 type rxe netdev v0 || bail "cannot add an rxe link"
+	link_add b roce1 v1
+	gid_wait roce0 192.168.77.1
+	gid_wait roce1 192.168.77.2
+	ethtool -K v0 tx off >/dev/null 2>&1
+	ip netns exec b ethtool -K v1 tx off >/dev/null 2>&1
+	segmentation off b v1
+}
+
 # roce0 is rdma_rxe's; roce1 is sroce's.
 rxe_up() {
 	local i s

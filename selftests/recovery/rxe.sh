@@ -8,25 +8,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 need_bin recovery
-rxe_start
-host_ns w
 # the requester's side of the wire is w0
-ip link add v0 mtu 1500 type veth peer name w1 netns w mtu 1500 &&
-	ip link add v1 netns b mtu 1500 type veth peer name w0 netns w mtu 1500 ||
-	bail "cannot make a veth pair"
-for d in w0 w1; do
-	ip -n w link set $d promisc on
-	ip -n w link set $d up
-done
-ip link set v0 up
-ip addr add 192.168.77.1/24 dev v0
-host_addr b v1 2
-rdma link add roce0 type rxe netdev v0 || bail "cannot add an rxe link"
-link_add b roce1 v1
-gid_wait roce0 192.168.77.1
-gid_wait roce1 192.168.77.2
-ethtool -K v0 tx off >/dev/null 2>&1
-ip netns exec b ethtool -K v1 tx off >/dev/null 2>&1
-segmentation off b v1
+rxe_relay_up w1 w0
 tap_from "drops" "$BIN/recovery" -d roce1 -D roce0 drops
 done_testing
