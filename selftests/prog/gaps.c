@@ -376,14 +376,17 @@ static const struct report wrong[] = {
 /*
  * A slow machine may see a timeout meanwhile, and probes. On two processors packets
  * overtake each other: the peer asks for those, and what is sent for that says nothing.
+ * A probe may be sent between two counters' being read; a gap that is believed is of
+ * four packets at least.
  */
 static void nothing_again(const char *what)
 {
+	const long long more = since(0, RETRANSMITTED) - since(0, PROBES) - since(0, TIMEOUTS);
+
 	if (since(0, SEQ_ERR))
 		diag("%s: the peer asked for packets that were overtaken", what);
 	else
-		is(since(0, RETRANSMITTED), since(0, PROBES) + since(0, TIMEOUTS),
-		   "%s: nothing is sent for it", what);
+		ok(more >= -2 && more <= 2, "%s: nothing is sent for it (%lld)", what, more);
 }
 
 static void no_effect(const char *what)
