@@ -17,7 +17,7 @@ void wire_gaps_put(__u8 *p, const struct wire_gaps *gaps)
 {
 	__u32 i;
 
-	wire_put32(p, WIRE_GAPS_MAGIC);
+	put_pair(p, WIRE_GAPS_MAGIC >> 16, WIRE_GAPS_MAGIC & 0xffff);
 	p += 4;
 	for (i = 0; i < gaps->num; i++, p += 4)
 		put_pair(p, gaps->gap[i].first, gaps->gap[i].num);
