@@ -167,7 +167,6 @@ static enum ib_wc_status nak_status(u8 code)
 static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	const bool opens = sroce_kept_opens(qp, &qp->sq.kept, rx->pkt.psn);
-
 	const enum sroce_keep kept = sroce_keep(qp, &qp->sq.kept, rx);
 
 	if (kept == SROCE_KEPT_TWICE)

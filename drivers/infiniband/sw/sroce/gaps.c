@@ -34,16 +34,20 @@ void sroce_gaps_moved(struct sroce_qp *qp, u32 num)
 	sweep->arrived -= min(sweep->arrived, num);
 }
 
+static bool gap_has(const struct sroce_gap *gap, u32 psn)
+{
+	const s32 off = wire_psn_diff(psn, gap->psn);
+
+	return off >= 0 && off < gap->num;
+}
+
 static const struct sroce_gap *find_gap(const struct sroce_sweep *sweep, u32 psn)
 {
 	u32 i;
 
-	for (i = 0; i < sweep->num; i++) {
-		const s32 off = wire_psn_diff(psn, sweep->gap[i].psn);
-
-		if (off >= 0 && off < sweep->gap[i].num)
+	for (i = 0; i < sweep->num; i++)
+		if (gap_has(&sweep->gap[i], psn))
 			return &sweep->gap[i];
-	}
 	return NULL;
 }
 
@@ -91,10 +95,11 @@ ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now)
  */
 void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now)
 {
-	/* ours, as the list that it is from */
-	struct sroce_gap *gap = (struct sroce_gap *)find_gap(&qp->sq.sweep, qp->sq.psn_una);
+	struct sroce_gap *gap = &qp->sq.sweep.gap[0];
 
-	if (gap && wire_psn_diff(end, wire_psn_add(gap->psn, gap->num)) >= 0) {
+	/* the oldest packet is in the first gap, or in none */
+	if (qp->sq.sweep.num && gap_has(gap, qp->sq.psn_una) &&
+	    wire_psn_diff(end, wire_psn_add(gap->psn, gap->num)) >= 0) {
 		gap->due = false;
 		gap->sent = now;
 	}

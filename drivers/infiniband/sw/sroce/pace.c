@@ -14,14 +14,17 @@
  * one for requests and responses. As long as nobody is notified, there is none.
  *
  * Unreliable queue pairs have neither: their device's queue is all that holds
- * them back. Their packets can't be marked (RFC 8311: that is for senders who
- * heed it).
+ * them back. Their packets have the traffic class that the program gave (RFC 8311:
+ * ECT is for senders who heed a mark).
  */
 #include "sroce.h"
 #include "trace.h"
 
 /* Packets, so that a loss is seen by those behind it */
 #define WINDOW_MIN		16U
+
+/* Acknowledgements that are asked for in a window */
+#define WINDOW_ASKS		4U
 
 /* Packets of a small window that a network may lose, and not a queue */
 #define LOST_MIN		4U
@@ -63,13 +66,20 @@
 
 /* The window */
 
-/* A large window that ends within a burst would cut it in two. */
+/*
+ * A large window that ends within a burst would cut it in two. An acknowledgement is asked
+ * for four times a window; what one lets go leaves at once, and that is not more than a
+ * burst in a window that has grown.
+ */
 static void set_pkts(struct sroce_qp *qp, u32 pkts)
 {
-	const u32 burst = SROCE_SEND_WINDOW / 4 / qp->mtu;
+	const u32 burst = SROCE_SEND_WINDOW / WINDOW_ASKS / qp->mtu;
+	struct sroce_cwnd *w = &qp->sq.cwnd;
 
-	qp->sq.cwnd.pkts = pkts;
-	qp->sq.cwnd.limit = pkts < 4 * burst ? pkts : rounddown(pkts, burst);
+	w->pkts = pkts;
+	w->limit = pkts < WINDOW_ASKS * burst ? pkts : rounddown(pkts, burst);
+	w->most = min_t(u32, SROCE_KEPT_MAX_PKTS, SROCE_WINDOW_MAX / qp->mtu);
+	w->ask = min(pkts / WINDOW_ASKS, burst);
 }
 
 /**
@@ -104,7 +114,7 @@ bool sroce_cwnd_open(struct sroce_qp *qp)
 	struct sroce_cwnd *w = &sq->cwnd;
 
 	if (sq->flight - min(sq->flight, sq->sweep.arrived) < w->limit &&
-	    sq->flight < SROCE_KEPT_MAX_PKTS && sq->flight * qp->mtu < SROCE_WINDOW_MAX)
+	    sq->flight < w->most)
 		return true;
 	w->full = true;
 	return false;

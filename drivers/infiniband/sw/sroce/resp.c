@@ -466,6 +466,12 @@ static bool give_ack(struct sroce_qp *qp, u8 syndrome, u32 psn, u32 msn, struct 
 	return true;
 }
 
+/* Return: false if there is no way to the peer. */
+static bool resp_start(struct sroce_qp *qp, struct sroce_burst *b)
+{
+	return !READ_ONCE(qp_dev(qp)->gone) && !sroce_burst_start(b, qp->num, &qp->rq.path);
+}
+
 static bool write_report(const struct sroce_qp *qp, u32 psn, const struct wire_gaps *gaps,
 			 struct sroce_burst *b)
 {
@@ -492,8 +498,7 @@ static void give_report(struct sroce_qp *qp)
 	psn = rq->epsn;
 	sroce_kept_gaps(qp, &rq->kept, psn, &gaps);
 	spin_unlock_bh(&rq->lock);
-	if (!gaps.num || READ_ONCE(qp_dev(qp)->gone) ||
-	    sroce_burst_start(&b, qp->num, &rq->path))
+	if (!gaps.num || !resp_start(qp, &b))
 		return;
 	if (write_report(qp, psn, &gaps, &b))
 		sroce_qp_count(qp, SENT_GAPS);
@@ -506,7 +511,7 @@ static void give_cnp(struct sroce_qp *qp)
 	struct sroce_burst b;
 	u8 *p;
 
-	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(&b, qp->num, &qp->rq.path))
+	if (!resp_start(qp, &b))
 		return;
 	p = sroce_burst_reserve(&b, WIRE_BTH_LEN + WIRE_CNP_RESERVED + WIRE_ICRC_LEN);
 	if (!p)
@@ -528,7 +533,9 @@ static bool resp_step(struct sroce_qp *qp)
 	bool respond;
 	u8 syndrome;
 
-	if (unlikely(test_and_clear_bit(SROCE_RESP_CNP, &rq->flags)))
+	/* for each answer: no locked operation but for one that is due */
+	if (unlikely(test_bit(SROCE_RESP_CNP, &rq->flags)) &&
+	    test_and_clear_bit(SROCE_RESP_CNP, &rq->flags))
 		give_cnp(qp);
 	spin_lock_bh(&rq->lock);
 	owed = next_owed(rq);
@@ -551,7 +558,7 @@ static bool resp_step(struct sroce_qp *qp)
 	if (owed && (READ_ONCE(rq->resp_fault.active) || resp_blocked(qp) ||
 		     !sroce_pace_open(qp, SROCE_RESP_BLOCKED, &rq->flags)))
 		return false;
-	if (READ_ONCE(qp_dev(qp)->gone) || sroce_burst_start(&b, qp->num, &rq->path)) {
+	if (!resp_start(qp, &b)) {
 		sroce_qp_count(qp, TX_NO_ROUTE);
 		if (respond)
 			ack_unsaid(qp);

@@ -28,13 +28,6 @@
 #define SEND_TURNS_SOFTIRQ	8
 #define SEND_TURNS_PROCESS	64
 
-/*
- * An acknowledgement is asked for four times a window, and at a message's end. What
- * one lets go leaves at once: not more than this, in a window that has grown.
- */
-#define ASK_FRACTION		4
-#define ASK_BYTES		(SROCE_SEND_WINDOW / ASK_FRACTION)
-
 /* One turn at a send side. */
 struct send_turn {
 	struct sroce_qp *qp;
@@ -457,14 +450,16 @@ static bool flight_open(struct sroce_qp *qp)
 }
 
 /*
- * An acknowledgement is asked for several times a window; at a rate, as often as
- * something leaves, or nothing would be heard for so long that it is taken for lost.
+ * An acknowledgement is asked for several times a window, and at a message's end; at a
+ * rate, as often as something leaves, or nothing would be heard for so long that it is
+ * taken for lost.
  */
 static bool ask_now(struct sroce_qp *qp)
 {
-	const u32 most = min(qp->sq.cwnd.pkts / ASK_FRACTION, ASK_BYTES / qp->mtu);
+	const struct sroce_sq *sq = &qp->sq;
 
-	return qp->sq.rnr_probe || qp->sq.unasked + 1 >= min(most + 1, sroce_pace_burst(qp));
+	return sq->rnr_probe || sq->unasked >= sq->cwnd.ask ||
+	       sq->unasked + 1 >= sroce_pace_burst(qp);
 }
 
 /*
@@ -670,8 +665,7 @@ static bool read_window_open(struct sroce_qp *qp)
 	const u32 window = max(min(2 * sq->cwnd.pkts, 2 * SROCE_SEND_WINDOW / qp->mtu),
 			       sq->cwnd.pkts);
 
-	if (begun - sq->kept.num < window && begun < SROCE_KEPT_MAX_PKTS &&
-	    begun * qp->mtu < SROCE_WINDOW_MAX)
+	if (begun - sq->kept.num < window && begun < sq->cwnd.most)
 		return true;
 	sq->cwnd.full = true;
 	return false;
@@ -884,7 +878,8 @@ static enum send_result send_gap(struct send_turn *turn, u32 end)
 
 		turn->budget--;
 		/* a READ that has not arrived goes as a whole */
-		if (!sq->sweep.implied && takes_resource(swqe_op(sq, sq->nxt)))
+		if (!sq->sweep.implied && takes_resource(swqe_op(sq, sq->nxt)) &&
+		    sq->psn_nxt != swqe->first_psn)
 			sroce_send_seek(qp, swqe->first_psn);
 		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
 			sq->nxt += swqe->num_blocks;

@@ -645,7 +645,10 @@ struct sroce_fault {
  */
 #define SROCE_SEND_WINDOW	(256U << 10)
 
-/* As far as it grows, where more is under way (pace.c). */
+/*
+ * Bytes from the oldest packet that is missing on, what has arrived behind it included.
+ * A window grows to half of that (pace.c).
+ */
 #define SROCE_WINDOW_MAX	(4U << 20)
 
 /* Of a side of a queue pair that came before their turn; so far ahead is sent, too. */
@@ -737,6 +740,8 @@ struct sroce_sweep {
  * struct sroce_cwnd - packets that may be under way (pace.c)
  * @pkts: so many
  * @limit: less what is not a whole burst
+ * @most: with those that have arrived behind one that is missing
+ * @ask: after so many, an acknowledgement is asked for
  * @ssthresh: twice as many each round trip up to here, then a few more
  * @full: it has held packets back since the last round trip was measured
  * @rtt_arrived: the packet behind all that had arrived when the one that is timed
@@ -751,6 +756,8 @@ struct sroce_sweep {
 struct sroce_cwnd {
 	u32 pkts;
 	u32 limit;
+	u32 most;
+	u32 ask;
 	u32 ssthresh;
 	bool full;
 	u32 rtt_arrived;

@@ -186,7 +186,7 @@ TRACE_EVENT(sroce_cwnd,
 		__entry->ssthresh = qp->sq.cwnd.ssthresh;
 		__entry->flight = qp->sq.flight;
 		__entry->rtt = qp->sq.srtt;
-		__entry->least = min(qp->sq.cwnd.rtt_least[0], qp->sq.cwnd.rtt_least[1]);
+		__entry->least = sroce_cwnd_least(&qp->sq);
 		__entry->loss = loss;
 	),
 	TP_printk("qp=%#x pkts=%u ssthresh=%u flight=%u rtt=%llu least=%llu loss=%u",
