@@ -386,9 +386,16 @@ hosts_up_relay() { # [MTU]
 		segmentation off $e
 	done
 	ip -n w link del br0
-	for e in w0 w1; do
-		ip -n w link set $e promisc on
-		ip -n w link set $e up
+	relay_wires
+}
+
+# What a program in w takes all packets from
+relay_wires() {
+	local d
+
+	for d in w0 w1; do
+		ip -n w link set $d promisc on
+		ip -n w link set $d up
 	done
 }
 
@@ -446,19 +453,14 @@ rxe_start() {
 }
 
 # rdma_rxe's roce0 in the initial namespace and sroce's roce1 in b, with w between them,
-# whose ends of the wires have these names: a program there passes packets on, single ones with their checksums.
+# whose ends of the wires have these names: as in hosts_up_relay.
 rxe_relay_up() { # NETDEV towards rdma_rxe, NETDEV towards sroce
-	local d
-
 	rxe_start
 	host_ns w
 	ip link add v0 mtu 1500 type veth peer name "$1" netns w mtu 1500 &&
 		ip link add v1 netns b mtu 1500 type veth peer name "$2" netns w mtu 1500 ||
 		bail "cannot make a veth pair"
-	for d in w0 w1; do
-		ip -n w link set $d promisc on
-		ip -n w link set $d up
-	done
+	relay_wires
 	ip link set v0 up
 	ip addr add 192.168.77.1/24 dev v0
 	host_addr b v1 2
@@ -542,6 +544,11 @@ link_local() { # NAMESPACE NETDEV
 # Packets and bytes that a netdev has sent or received.
 counter() { # NAMESPACE NETDEV tx_packets|tx_bytes|rx_packets|rx_bytes
 	ip netns exec "$1" cat "/sys/class/net/$2/statistics/$3"
+}
+
+# One of a link's hw_counters; the core shows what it read up to 10 ms ago.
+hw_counter() { # LINK COUNTER
+	cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"
 }
 
 # Both ends of a transfer in one program, which opens both devices.

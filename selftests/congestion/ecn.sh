@@ -25,10 +25,6 @@ marks() { # w0|w1 [PERCENT]
 	fi
 }
 
-hw() { # LINK COUNTER
-	cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"
-}
-
 counters="np_ecn_marked_roce_packets np_cnp_sent rp_cnp_handled retransmitted_pkts
 	duplicate_request"
 declare -A before
@@ -38,13 +34,13 @@ note() {
 
 	for l in roce0 roce1; do
 		for c in $counters; do
-			before[$l.$c]=$(hw $l "$c")
+			before[$l.$c]=$(hw_counter $l "$c")
 		done
 	done
 }
 
 since() { # LINK COUNTER
-	echo $(($(hw "$1" "$2") - ${before[$1.$2]}))
+	echo $(($(hw_counter "$1" "$2") - ${before[$1.$2]}))
 }
 
 all_handled() { # SENDER RECEIVER

@@ -36,12 +36,6 @@ share=${share:-30}
 # what a kernel in emulation can fill
 rate=${RATE:-60mbit}
 
-hw() { # LINK COUNTER
-	# the core shows what it read up to 10 ms ago
-	sleep 0.1
-	cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"
-}
-
 # 100 KB, as a switch has for a port
 drops() {
 	tc -n w qdisc replace dev "$1" root netem rate $rate limit 92
@@ -121,16 +115,16 @@ between "$(queued dropped)" 10 100000000 "drops: the queue was too short"
 share=${LONG:+80}
 share=${share:-30}
 if queue marks 2>/dev/null; then
-	cnp=$(hw roce0 rp_cnp_handled)
+	cnp=$(hw_counter roce0 rp_cnp_handled)
 	for op in write send; do
 		two "marks, $op" -o $op
 	done
 	between "$(queued marked)" 10 100000000 "marks: packets were marked"
-	between "$(hw roce1 np_ecn_marked_roce_packets)" 10 100000000 "marks: they came so"
-	between $(($(hw roce0 rp_cnp_handled) - cnp)) 10 100000000 "marks: their sender was notified"
+	between "$(hw_counter roce1 np_ecn_marked_roce_packets)" 10 100000000 "marks: they came so"
+	between $(($(hw_counter roce0 rp_cnp_handled) - cnp)) 10 100000000 "marks: their sender was notified"
 	share=10
 	two "marks, read" -o read
-	between "$(hw roce1 rp_cnp_handled)" 1 100000000 "marks: and so is a responder"
+	between "$(hw_counter roce1 rp_cnp_handled)" 1 100000000 "marks: and so is a responder"
 else
 	skip "marks" "no tbf or red in this kernel"
 fi

@@ -74,7 +74,7 @@ late_on() { # NETDEV
 # Of a link's packets with data; the core shows what it read up to 10 ms ago.
 sent_by() { # LINK
 	sleep 0.2
-	cat "/sys/class/infiniband/$1/ports/1/hw_counters/tx_pkts"
+	hw_counter "$1" tx_pkts
 }
 
 # One packet in five comes 1 ms after those that followed it. It is taken for lost and sent again,

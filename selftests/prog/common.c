@@ -52,6 +52,14 @@ bool is(long long got, long long want, const char *fmt, ...)
 	return got == want;
 }
 
+bool between(long long got, long long lo, long long hi, const char *what)
+{
+	if (ok(got >= lo && got <= hi, "%s: %lld", what, got))
+		return true;
+	diag("want: %lld to %lld", lo, hi);
+	return false;
+}
+
 void skip(const char *reason, const char *fmt, ...)
 {
 	va_list ap;
@@ -524,6 +532,25 @@ int pair_recv(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len
 	       ibv_post_recv(p->qp[side], &wr, &bad);
 }
 
+void pair_request(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
+{
+	const uint32_t mtu = 128U << p->conn.mtu;
+	struct ibv_send_wr wr = {
+		.wr_id = 1,
+		.opcode = opcode,
+		.send_flags = IBV_SEND_SIGNALED,
+		.num_sge = 1,
+		.sg_list = SGE(p->buf[0], len, p->mr[0]->lkey),
+		.wr.rdma = { .remote_addr = (uintptr_t)p->buf[1], .rkey = p->mr[1]->rkey },
+	};
+
+	if (opcode == IBV_WR_SEND && pair_recv(p, 1, 9, 0, len))
+		die("post_recv");
+	if (wr_post(p->qp[0], &wr))
+		die("post_send");
+	p->psn[0] += len > mtu ? (len + mtu - 1) / mtu : 1;
+}
+
 int wr_post(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
@@ -717,6 +744,20 @@ long long hw_counter(const struct end *e, const char *name)
 		die("%s: %s", path, strerror(errno));
 	fclose(f);
 	return v;
+}
+
+long long counter_of(const struct end *e, const char *name)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s", e->name, name);
+	return access(path, R_OK) ? 0 : hw_counter(e, name);
+}
+
+void counters_read(const struct end *e, const char * const *names, unsigned int num, long long *to)
+{
+	for (unsigned int i = 0; i < num; i++)
+		to[i] = counter_of(e, names[i]);
 }
 
 #define MAX_MAPS	1024

@@ -19,6 +19,7 @@
 /* TAP; ok() returns its condition */
 bool ok(bool cond, const char *fmt, ...) printf_like(2, 3);
 bool is(long long got, long long want, const char *fmt, ...) printf_like(3, 4);
+bool between(long long got, long long lo, long long hi, const char *what);
 void skip(const char *reason, const char *fmt, ...) printf_like(2, 3);
 void diag(const char *fmt, ...) printf_like(1, 2);
 /* ends the program: something that is not the subject went wrong */
@@ -156,6 +157,8 @@ void pair_destroy(struct pair *p);
 /* one SGE at an offset of a pair's buffer */
 int pair_send(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len, int flags);
 int pair_recv(struct pair *p, int side, uint64_t wr_id, size_t off, uint32_t len);
+/* All of side 0's buffer from or to side 1's: SEND, WRITE or READ of @len bytes; psn[0] moves on. */
+void pair_request(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len);
 
 /* One request, by ibv_post_send() or by what ibv_wr_*() has for its opcode */
 int wr_post(struct ibv_qp *qp, const struct ibv_send_wr *wr);
@@ -199,6 +202,9 @@ void is_state(struct ibv_qp *qp, enum ibv_qp_state want, const char *what);
 
 /* One of the port's counters */
 long long hw_counter(const struct end *e, const char *name);
+/* The same, or 0: another driver's device has not all of them. */
+long long counter_of(const struct end *e, const char *name);
+void counters_read(const struct end *e, const char * const *names, unsigned int num, long long *to);
 
 /* How side b's link goes down and up again: --down COMMAND --up COMMAND, or NULL */
 extern const char *cmd_down, *cmd_up;

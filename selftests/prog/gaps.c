@@ -33,40 +33,22 @@ static struct end ea, eb;
 
 static const char * const names[] = {
 	"retransmitted_pkts", "tail_probes", "go_backs", "local_ack_timeout_err",
-	"sent_gap_reports", "rcvd_gap_reports", "stale_ack", "rx_wrong_peer", "rp_cnp_handled", "packet_seq_err",
+	"sent_gap_reports", "rcvd_gap_reports", "stale_ack", "rx_wrong_peer", "rp_cnp_handled",
+	"packet_seq_err",
 };
 enum { RETRANSMITTED, PROBES, GO_BACKS, TIMEOUTS, SENT, RCVD, STALE, WRONG_PEER, CNPS, SEQ_ERR };
 
 static long long before[2][ARRAY_SIZE(names)];
 
-/* Another driver's device has not all of them. */
-static long long count_of(unsigned int side, unsigned int i)
-{
-	const struct end *e = side ? &eb : &ea;
-	char path[300];
-
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s", e->name,
-		 names[i]);
-	return access(path, R_OK) ? 0 : hw_counter(e, names[i]);
-}
-
 static void mark(void)
 {
-	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++) {
-		before[0][i] = count_of(0, i);
-		before[1][i] = count_of(1, i);
-	}
+	counters_read(&ea, names, ARRAY_SIZE(names), before[0]);
+	counters_read(&eb, names, ARRAY_SIZE(names), before[1]);
 }
 
 static long long since(unsigned int side, unsigned int i)
 {
-	return count_of(side, i) - before[side][i];
-}
-
-static void between(long long got, long long lo, long long hi, const char *what)
-{
-	if (!ok(got >= lo && got <= hi, "%s: %lld", what, got))
-		diag("want: %lld to %lld", lo, hi);
+	return counter_of(side ? &eb : &ea, names[i]) - before[side][i];
 }
 
 /* --- requests ------------------------------------------------------------------------------ */
@@ -87,24 +69,6 @@ static void up(struct pair *p, uint8_t timeout)
 	relay_clear();
 }
 
-static void post(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
-{
-	struct ibv_send_wr wr = {
-		.wr_id = 1,
-		.opcode = opcode,
-		.send_flags = SIG,
-		.num_sge = 1,
-		.sg_list = SGE(p->buf[0], len, p->mr[0]->lkey),
-		.wr.rdma = { .remote_addr = (uintptr_t)p->buf[1], .rkey = p->mr[1]->rkey },
-	};
-
-	if (opcode == IBV_WR_SEND && pair_recv(p, 1, 9, 0, len))
-		die("post_recv");
-	if (wr_post(p->qp[0], &wr))
-		die("post_send");
-	p->psn[0] += len > MTU ? (len + MTU - 1) / MTU : 1;
-}
-
 static uint64_t begin(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
 {
 	const bool read = opcode == IBV_WR_RDMA_READ;
@@ -112,7 +76,7 @@ static uint64_t begin(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
 
 	pattern_fill(p->buf[read], key, 0, len);
 	memset(p->buf[!read], 0, len);
-	post(p, opcode, len);
+	pair_request(p, opcode, len);
 	return key;
 }
 
@@ -331,7 +295,7 @@ static void settled(void)
 		sleep_ms(300);
 		sum = 0;
 		for (unsigned int i = 0; i < ARRAY_SIZE(names); i++)
-			sum += count_of(0, i);
+			sum += counter_of(&ea, names[i]);
 	} while (sum != last);
 }
 

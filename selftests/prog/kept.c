@@ -124,24 +124,6 @@ static void up(struct pair *p, size_t buf)
 	pair_connect(p);
 }
 
-static void post(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
-{
-	struct ibv_send_wr wr = {
-		.wr_id = 1,
-		.opcode = opcode,
-		.send_flags = SIG,
-		.num_sge = 1,
-		.sg_list = SGE(p->buf[0], len, p->mr[0]->lkey),
-		.wr.rdma = { .remote_addr = (uintptr_t)p->buf[1], .rkey = p->mr[1]->rkey },
-	};
-
-	if (opcode == IBV_WR_SEND && pair_recv(p, 1, 9, 0, len))
-		die("post_recv");
-	if (wr_post(p->qp[0], &wr))
-		die("post_send");
-	p->psn[0] += len > MTU ? (len + MTU - 1) / MTU : 1;
-}
-
 /* One request, every byte of it */
 static bool served(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
 {
@@ -151,7 +133,7 @@ static bool served(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
 
 	pattern_fill(p->buf[read], key, 0, len);
 	memset(p->buf[!read], 0, len);
-	post(p, opcode, len);
+	pair_request(p, opcode, len);
 	if (!cq_wait(p->scq[0], &wc, PATIENCE) || wc.status != IBV_WC_SUCCESS)
 		return false;
 	if (opcode == IBV_WR_SEND &&
@@ -198,7 +180,7 @@ static void requests(void)
 	works(&victim, "another queue pair");
 	pattern_fill(p.buf[0], key, 0, len);
 	memset(p.buf[1], 0, len);
-	post(&p, IBV_WR_RDMA_WRITE, len);
+	pair_request(&p, IBV_WR_RDMA_WRITE, len);
 	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "then comes the WRITE");
 	is(pattern_check(p.buf[1], key, 0, len), -1, "every byte");
 	works(&p, "after");
@@ -222,7 +204,7 @@ static void empty(void)
 	for (i = 0; i < 2 * EMPTY + 1; i++) {
 		if (i >= 32)
 			good += cq_wait(p.scq[0], &wc, PATIENCE) && wc.status == IBV_WC_SUCCESS;
-		post(&p, IBV_WR_RDMA_WRITE, 0);
+		pair_request(&p, IBV_WR_RDMA_WRITE, 0);
 	}
 	for (i = 0; i < 32; i++)
 		good += cq_wait(p.scq[0], &wc, PATIENCE) && wc.status == IBV_WC_SUCCESS;
@@ -272,7 +254,7 @@ static void responses(void)
 	psn = p.psn[0];
 	if (qp_to(p.qp[1], IBV_QPS_RESET))
 		die("modify_qp");
-	post(&p, IBV_WR_RDMA_READ, len);
+	pair_request(&p, IBV_WR_RDMA_READ, len);
 	p.psn[0] = psn;
 	got = fill(&p, 0, READ_RESPONSE_MIDDLE, FULL, 2, key);
 	bounded(&got, SIDE_BYTES / MTU, "responses of a READ");

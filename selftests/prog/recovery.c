@@ -26,40 +26,21 @@ enum { RETRANSMITTED, PROBES, GO_BACKS, SEQ_ERR, IMPLIED, TIMEOUTS, KEPT };
 
 static long long before[2][ARRAY_SIZE(names)];
 
-/* Another driver's device has not all of them. */
-static long long count_of(unsigned int side, unsigned int i)
-{
-	const struct end *e = side ? &eb : &ea;
-	char path[300];
-
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s", e->name,
-		 names[i]);
-	return access(path, R_OK) ? 0 : hw_counter(e, names[i]);
-}
-
 static void mark(void)
 {
-	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++) {
-		before[0][i] = count_of(0, i);
-		before[1][i] = count_of(1, i);
-	}
+	counters_read(&ea, names, ARRAY_SIZE(names), before[0]);
+	counters_read(&eb, names, ARRAY_SIZE(names), before[1]);
 }
 
 static long long since(unsigned int side, unsigned int i)
 {
-	return count_of(side, i) - before[side][i];
+	return counter_of(side ? &eb : &ea, names[i]) - before[side][i];
 }
 
 /* Sent again other than by a probe, of which a slow machine may see some. */
 static long long repaired(void)
 {
 	return since(0, RETRANSMITTED) - since(0, PROBES);
-}
-
-static void between(long long got, long long lo, long long hi, const char *what)
-{
-	if (!ok(got >= lo && got <= hi, "%s: %lld", what, got))
-		diag("want: %lld to %lld", lo, hi);
 }
 
 /* --- requests ------------------------------------------------------------------------------ */

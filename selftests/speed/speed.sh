@@ -15,15 +15,10 @@ probe sch_netem
 
 each=${EACH:-$([ -n "$LONG" ] && echo 60 || echo 1)}
 
-# Of either side's counters
-hw() { # LINK COUNTER
-	cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"
-}
-
 sum() { # COUNTER
 	# the core shows what it read up to 10 ms ago
 	sleep 0.2
-	echo $(($(hw roce0 "$1") + $(hw roce1 "$1")))
+	echo $(($(hw_counter roce0 "$1") + $(hw_counter roce1 "$1")))
 }
 
 # Lengths of no, one and several packets, and about as many as make one or two skbs (of what IP

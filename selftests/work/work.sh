@@ -30,7 +30,7 @@ read_counters() {
 	sleep 0.2
 	for l in roce0 roce1; do
 		for c in $counters; do
-			echo "$l.$c $(cat "/sys/class/infiniband/$l/ports/1/hw_counters/$c")"
+			echo "$l.$c $(hw_counter $l "$c")"
 		done
 	done
 	echo "v0 $(counter a v0 tx_packets)"
