@@ -102,7 +102,8 @@ static void merge(const struct wire_gaps *gaps, bool implied)
 			.num = gaps->gap[i].num,
 			.due = true,
 		};
-		known = find_gap(&old, gap->psn);
+		/* of what was known, the repair may have taken the first */
+		known = find_gap(&old, wire_psn_add(gap->psn, gap->num - 1));
 		if (known) {
 			gap->due = known->due || overdue(known, now);
 			gap->sent = known->sent;
