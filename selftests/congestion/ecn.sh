@@ -193,6 +193,7 @@ is $? 0 "with and without marks: every byte" || diag "$(cat "$TMP/long")"
 diag "KB a second: $((first / 3000)), with marks $((slow / 4000)), then $((last / 3000))"
 between "$(since roce0 rp_cnp_handled)" 1 10000000 "notifications"
 fastest=$((first > last ? first : last))
-between $((slow / 4)) 1 $((fastest / 3)) "with marks, it is slower"
+# marking costs something as well: a tenth, with a rate that is never obeyed
+between $((slow / 4)) 1 $((fastest / 6)) "with marks, half as fast at most"
 between "$last" $((first / 4)) 1000000000000 "without marks, it is fast again"
 done_testing
