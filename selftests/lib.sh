@@ -307,7 +307,17 @@ hosts_up() {
 		bail "cannot make a veth pair"
 	host_addr a v0 1
 	host_addr b v1 2
-	wait_for 60 ip netns exec a ping -c 1 -W 5 192.168.77.2 || bail "a does not reach b"
+	hosts_meet ip netns exec a
+}
+
+# Both know each other's link addresses, whatever becomes of packets later: the core
+# asks once for what it does not know, and waits a second (ib_resolve_unicast_gid_dmac).
+hosts_meet() { # COMMAND, to be in the first host...
+	local ip
+
+	for ip in 192.168.77.2 fd77::2; do
+		wait_for 60 "$@" ping -c 1 -W 5 $ip || bail "the other host does not answer at $ip"
+	done
 }
 
 host_ns() { # NAME
@@ -369,7 +379,7 @@ hosts_up_bridge() { # [MTU]
 	done
 	host_addr a v0 1
 	host_addr b v1 2
-	wait_for 60 ip netns exec a ping -c 1 -W 5 192.168.77.2 || bail "a does not reach b"
+	hosts_meet ip netns exec a
 }
 
 # The same without the bridge: what a program of prog/relay.c's does is all that
@@ -484,7 +494,7 @@ rxe_up() {
 	ip addr add 192.168.77.1/24 dev v0
 	ip addr add fd77::1/64 dev v0 nodad
 	host_addr b v1 2
-	wait_for 60 ping -c 1 -W 5 192.168.77.2 || bail "b does not answer"
+	hosts_meet
 	rdma link add roce0 type rxe netdev v0 || bail "cannot add an rxe link"
 	link_add b roce1 v1
 	for i in 192.168.77 fd77:; do
