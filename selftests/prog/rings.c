@@ -324,6 +324,35 @@ static void many(void)
 	ibv_destroy_cq(cq);
 }
 
+/* Who polls in vain lets the kernel have the CPU: often at first, then seldom. */
+static void polls(void)
+{
+	/* as the provider counts them: 256, twice as many each time, 32 times as many */
+	const unsigned int num = 256 * (1 + 2 + 4 + 8 + 16 + 32 + 32);
+	struct ibv_cq *cq = cq_make(&ea, 8);
+	struct ibv_wc wc;
+	long long rung;
+	struct pair p;
+	unsigned int i;
+
+	up_on(&p, cq);
+	rung = hw_counter(&ea, "poll_doorbells");
+	for (i = 1; i < num; i++)
+		if (ibv_poll_cq(cq, 1, &wc))
+			die("a completion of nothing");
+	is(hw_counter(&ea, "poll_doorbells") - rung, 6, "%u polls in vain", num - 1);
+	ibv_poll_cq(cq, 1, &wc);
+	is(hw_counter(&ea, "poll_doorbells") - rung, 7, "and one more");
+	works(&p);
+	rung = hw_counter(&ea, "poll_doorbells");
+	for (i = 0; i < 256 + 511; i++)
+		if (ibv_poll_cq(cq, 1, &wc))
+			die("a completion of nothing");
+	is(hw_counter(&ea, "poll_doorbells") - rung, 1, "it begins anew with each completion");
+	pair_destroy(&p);
+	ibv_destroy_cq(cq);
+}
+
 /* The ring of numbers, scribbled over: at worst, doorbells get lost. */
 static void numbers(void)
 {
@@ -358,6 +387,7 @@ static void numbers(void)
 
 static const struct test tests[] = {
 	TEST(many),
+	TEST(polls),
 	TEST(numbers),
 	TEST(bells),
 	TEST(sq),

@@ -8,5 +8,5 @@
 
 [ "$TYPE" = sroce ] || skip_all "the rings are sroce's"
 two_hosts rings
-tests_of rings many numbers bells sq rq flush
+tests_of rings many polls numbers bells sq rq flush
 done_testing

@@ -277,17 +277,44 @@ static void sroce_fill_wc(struct ibv_wc *wc, const struct sroce_cqe *cqe)
 /* Doorbells that a poller which finds nothing rings at once */
 #define SROCE_MAX_DUE	64
 
+/*
+ * After so many polls that found nothing, the kernel gets the CPU: some microseconds,
+ * which is much beside a system call. Then after twice as many, up to 32 times.
+ */
+#define SROCE_PATIENCE	256U
+#define SROCE_MAX_TIMES	5
+
+/* Is it time to let the kernel have the CPU? @cq is locked and empty. */
+static bool sroce_cq_vain(struct sroce_cq *cq)
+{
+	if (++cq->vain < SROCE_PATIENCE << cq->times)
+		return false;
+	cq->vain = 0;
+	cq->times += cq->times < SROCE_MAX_TIMES;
+	return true;
+}
+
+static void sroce_cq_found(struct sroce_cq *cq)
+{
+	cq->vain = 0;
+	cq->times = 0;
+}
+
 /* Let @cq go, which was found empty, and have those looked at that fill it. */
 static void sroce_cq_unlock_empty(struct sroce_cq *cq)
 {
 	struct sroce_context *ctx = to_sctx(cq->vcq.cq.context);
 	uint32_t due[SROCE_MAX_DUE];
 	uint32_t n = 0;
+	bool vain;
 
 	if (__atomic_load_n(&cq->held, __ATOMIC_RELAXED))
 		n = sroce_take_held(cq, due, SROCE_MAX_DUE);
+	vain = sroce_cq_vain(cq);
 	sroce_unlock(&cq->lock);
 	sroce_doorbell_due(ctx, due, n);
+	if (vain)
+		sroce_doorbell(ctx, SROCE_DOORBELL_POLLS);
 }
 
 /**
@@ -318,6 +345,8 @@ int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc)
 
 	if (cons != cq->ring.cons)
 		sroce_ring_consume(&cq->ring, cons);
+	if (n)
+		sroce_cq_found(cq);
 	if (n || !num)
 		sroce_unlock(&cq->lock);
 	else
@@ -357,6 +386,7 @@ static int sroce_cq_advance(struct sroce_cq *cq)
 			cq->cqe = cqe;
 			cq->vcq.cq_ex.status = cqe->status;
 			cq->vcq.cq_ex.wr_id = cqe->wr_id;
+			sroce_cq_found(cq);
 			return 0;
 		}
 		sroce_ring_consume(&cq->ring, cq->ring.cons + 1);

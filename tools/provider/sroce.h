@@ -195,6 +195,8 @@ struct sroce_cq {
 	uint32_t num_srqs;
 	const struct sroce_cqe *cqe;
 	struct sroce_held *held;
+	uint32_t vain;
+	uint32_t times;
 };
 
 /**

@@ -470,6 +470,9 @@ struct sroce_tm_op {
 /* In the place of a queue pair's number: for those that the context's ring names */
 #define SROCE_DOORBELL_BELLS	0xffffffffU
 
+/* For none: the program polls, and what it waits for may wait for its CPU */
+#define SROCE_DOORBELL_POLLS	0xfffffffeU
+
 struct sroce_doorbell {
 	__u32 qp_num;
 	__u32 reserved;

@@ -169,6 +169,21 @@ void sroce_doorbell_hand_over(void)
 	hand_over(this_cpu_read(sroce_reader));
 }
 
+/**
+ * sroce_doorbell_help - a program polls, and what it waits for may wait for this CPU
+ *
+ * Process context. A softirq that has gone on for long leaves packets to ksoftirqd, to
+ * be fair to programs (handle_softirqs()): they would lie there until the scheduler takes
+ * the CPU from one that polls.
+ */
+void sroce_doorbell_help(void)
+{
+	local_bh_disable();
+	/* runs what is pending */
+	local_bh_enable();
+	hand_over(this_cpu_xchg(sroce_reader, 0));
+}
+
 /* Has the program taken the last completion of @cq, and @any at all, since @polled? */
 static bool cq_dry(struct sroce_cq *cq, u32 *polled, bool *any)
 {

@@ -1672,6 +1672,7 @@ void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp);
 void sroce_doorbell_start(void);
 bool sroce_doorbell_answer(struct sroce_qp *qp);
 void sroce_doorbell_hand_over(void);
+void sroce_doorbell_help(void);
 bool sroce_doorbell_waited(struct sroce_qp *qp);
 bool sroce_doorbell_polled(struct sroce_qp *qp);
 void sroce_doorbell_heard(struct sroce_qp *qp);

@@ -66,6 +66,7 @@
 	X(RX_RAW_DROP, "rx_steering_drops")				\
 	X(LOCAL_LENGTH, "resp_local_length_error")			\
 	X(DOORBELLS, "doorbells")					\
+	X(POLL_DOORBELLS, "poll_doorbells")				\
 	X(CQ_OVERFLOW, "cq_overflows")
 
 enum sroce_counter {

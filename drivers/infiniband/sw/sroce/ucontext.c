@@ -268,6 +268,11 @@ static int sroce_doorbell(struct uverbs_attr_bundle *attrs)
 		sroce_bells_ring(ibuc, NULL);
 		return 0;
 	}
+	if (cmd.qp_num == SROCE_DOORBELL_POLLS) {
+		sroce_count(to_sdev(ibuc->device), POLL_DOORBELLS);
+		sroce_doorbell_help();
+		return 0;
+	}
 	qp = sroce_qp_get(cmd.qp_num);
 	if (!qp)
 		return sroce_wq_doorbell(ibuc, cmd.qp_num);
