@@ -382,20 +382,31 @@ void sroce_burst_seal(struct sroce_burst *b)
 int sroce_burst_send(struct sroce_burst *b)
 {
 	struct sk_buff *skb = b->skb;
-	u32 len;
+	struct sroce_dev *sdev;
+	bool multicast;
+	u32 len, data;
 	int err;
 
 	if (!skb)
 		return 0;
 	b->skb = NULL;
+	sdev = qp_dev(b->num->qp);
 	len = skb->len;
+	data = len - skb_transport_offset(skb) - WIRE_UDP_LEN;
+	multicast = sroce_skb_multicast(skb, b->ipv6);
 	sroce_qp_count(b->num->qp, TX_BURSTS);
 	if (b->self)
 		err = sroce_net_self(skb, b->net, b->ipv6);
 	else
 		err = sroce_net_send(skb, b->net, b->ipv6);
 	trace_sroce_burst(b, len, err);
-	return err;
+	if (err) {
+		sroce_count_add(sdev, PORT_XMIT_DISCARDS, b->num_pkts);
+		return err;
+	}
+	sroce_count_at(sdev, SROCE_CNT_PORT_UNI_XMIT + multicast, b->num_pkts);
+	sroce_count_add(sdev, PORT_XMIT_BYTES, data);
+	return 0;
 }
 
 /**

@@ -69,6 +69,7 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	sdev->ibdev.driver_def = sroce_uapi_defs;
 	strscpy(sdev->ibdev.node_desc, "sroce", sizeof(sdev->ibdev.node_desc));
 	set_guid(&sdev->ibdev, ndev);
+	sroce_pma_init(sdev, ndev);
 	sdev->port_up = sroce_port_up(ndev);
 	ib_set_device_ops(&sdev->ibdev, &sroce_dev_ops);
 	return sdev;

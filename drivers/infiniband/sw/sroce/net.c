@@ -803,6 +803,9 @@ static void rx_segments(struct rx_burst *rx, u32 off, u32 seg)
 	rx_piece(&rx->pos);
 	sroce_rx_copy(&rx->pos, NULL, off);
 	sroce_count(rx->sdev, RX_BURSTS);
+	sroce_count_at(rx->sdev, SROCE_CNT_PORT_UNI_RCV + sroce_skb_multicast(rx->skb, rx->ipv6),
+		       DIV_ROUND_UP(left, seg));
+	sroce_count_add(rx->sdev, PORT_RCV_BYTES, left);
 	trace_sroce_receive(left, DIV_ROUND_UP(left, seg));
 	while (left) {
 		rx_segment(rx, min(left, seg));

@@ -9,6 +9,7 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <net/ip.h>
+#include <rdma/ib_mad.h>
 #include <rdma/ib_user_verbs.h>
 
 #include "sroce.h"
@@ -1044,6 +1045,11 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 	}
 	if (pkt->qkey != qp->attr.qkey) {
 		sroce_qp_count(qp, RX_WRONG_QKEY);
+		return;
+	}
+	/* 13.4.2: ib_mad looks at all of it, and would take what is missing from its buffer */
+	if (qp->ibqp.qp_type == IB_QPT_GSI && pkt->payload_len != IB_MGMT_MAD_SIZE) {
+		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
 		return;
 	}
 	sroce_qp_count(qp, RX_SEND);

@@ -191,6 +191,32 @@ struct sroce_flows {
 	struct nf_hook_ops out;
 };
 
+/* Counters of performance management, IBTA Vol. 1 16.1.3.5 and 16.1.4.11 */
+enum sroce_pma_counter {
+	SROCE_PMA_XMIT_DATA,
+	SROCE_PMA_RCV_DATA,
+	SROCE_PMA_XMIT_PKTS,
+	SROCE_PMA_RCV_PKTS,
+	SROCE_PMA_UNI_XMIT_PKTS,
+	SROCE_PMA_UNI_RCV_PKTS,
+	SROCE_PMA_MULTI_XMIT_PKTS,
+	SROCE_PMA_MULTI_RCV_PKTS,
+	SROCE_PMA_RCV_ERRORS,
+	SROCE_PMA_XMIT_DISCARDS,
+	SROCE_PMA_LINK_DOWNED,
+	SROCE_NUM_PMA,
+};
+
+/**
+ * struct sroce_pma - what performance management has been told to begin from
+ * @lock: of one Get() or Set() at a time
+ * @base: what each counter had counted when it was 0, in the counter's own units
+ */
+struct sroce_pma {
+	struct mutex lock;
+	u64 base[SROCE_NUM_PMA];
+};
+
 /**
  * struct sroce_dev - a link
  * @ibdev: the core's device
@@ -230,6 +256,7 @@ struct sroce_flows {
  * @num_ind_tbl: indirection tables
  * @kept_bytes: pinned by what queue pairs keep before its turn
  * @flows: flow steering
+ * @pma: performance management
  */
 struct sroce_dev {
 	struct ib_device ibdev;
@@ -268,6 +295,7 @@ struct sroce_dev {
 	atomic_t num_ind_tbl;
 	atomic_long_t kept_bytes;
 	struct sroce_flows flows;
+	struct sroce_pma pma;
 };
 
 /* Doorbells in a row that make a stream */
@@ -1720,6 +1748,12 @@ int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u3
 		    u32 rqpn);
 void sroce_path_release(struct sroce_path *path);
 struct dst_entry *sroce_path_dst(struct sroce_path *path);
+static inline bool sroce_skb_multicast(const struct sk_buff *skb, bool ipv6)
+{
+	return ipv6 ? ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr) :
+		      ipv4_is_multicast(ip_hdr(skb)->daddr);
+}
+
 int sroce_net_send(struct sk_buff *skb, struct net *net, bool ipv6);
 int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6);
 void sroce_rx_copy_pieces(struct sroce_rx_pos *pos, void *to, u32 len);
@@ -1916,6 +1950,12 @@ void sroce_wq_recv(struct sroce_wq *wq, const struct sroce_frames *frames,
 		   const struct sroce_flow_key *key, u32 tag);
 int sroce_wq_doorbell(struct ib_ucontext *ibuc, u32 num);
 void sroce_wq_fatal_all(struct sroce_dev *sdev);
+
+/* pma.c */
+int sroce_process_mad(struct ib_device *ibdev, int flags, u32 port, const struct ib_wc *wc,
+		      const struct ib_grh *grh, const struct ib_mad *in, struct ib_mad *out,
+		      size_t *out_size, u16 *out_pkey_index);
+void sroce_pma_init(struct sroce_dev *sdev, const struct net_device *ndev);
 
 /* icrc.c */
 int sroce_icrc_init(void);

@@ -23,18 +23,29 @@ struct rdma_hw_stats *sroce_alloc_hw_port_stats(struct ib_device *ibdev, u32 por
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
-static int stats_sum(struct rdma_hw_stats *to, struct sroce_stats __percpu *stats)
+/**
+ * sroce_stats_sum - a counter of all CPUs
+ * @stats: a link's, or of queue pairs bound to one
+ * @id: which
+ *
+ * Any context. Return: its value.
+ */
+u64 sroce_stats_sum(struct sroce_stats __percpu *stats, enum sroce_counter id)
 {
-	unsigned int i;
+	u64 sum = 0;
 	int cpu;
 
-	for (i = 0; i < SROCE_NUM_COUNTERS; i++) {
-		u64 sum = 0;
+	for_each_possible_cpu(cpu)
+		sum += per_cpu_ptr(stats, cpu)->cnt[id];
+	return sum;
+}
 
-		for_each_possible_cpu(cpu)
-			sum += per_cpu_ptr(stats, cpu)->cnt[i];
-		to->value[i] = sum;
-	}
+static int stats_read(struct rdma_hw_stats *to, struct sroce_stats __percpu *stats)
+{
+	unsigned int i;
+
+	for (i = 0; i < SROCE_NUM_COUNTERS; i++)
+		to->value[i] = sroce_stats_sum(stats, i);
 	return SROCE_NUM_COUNTERS;
 }
 
@@ -52,7 +63,7 @@ int sroce_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32
 {
 	if (!port || !stats)
 		return -EINVAL;
-	return stats_sum(stats, to_sdev(ibdev)->stats);
+	return stats_read(stats, to_sdev(ibdev)->stats);
 }
 
 /* Counters that queue pairs are bound to */
@@ -161,6 +172,6 @@ struct rdma_hw_stats *sroce_counter_alloc_stats(struct rdma_counter *counter)
  */
 int sroce_counter_update_stats(struct rdma_counter *counter)
 {
-	stats_sum(counter->stats, counter_find(counter)->stats);
+	stats_read(counter->stats, counter_find(counter)->stats);
 	return 0;
 }

@@ -74,10 +74,20 @@ enum sroce_counter {
 	SROCE_COUNTERS(X)
 #undef X
 	SROCE_NUM_COUNTERS,
+	/* the port's, which pma.c tells of: every packet, whatever becomes of it */
+	SROCE_CNT_PORT_UNI_XMIT = SROCE_NUM_COUNTERS,	/* multicast follows unicast */
+	SROCE_CNT_PORT_MULTI_XMIT,
+	SROCE_CNT_PORT_UNI_RCV,
+	SROCE_CNT_PORT_MULTI_RCV,
+	/* from BTH to ICRC */
+	SROCE_CNT_PORT_XMIT_BYTES,
+	SROCE_CNT_PORT_RCV_BYTES,
+	SROCE_CNT_PORT_XMIT_DISCARDS,
+	SROCE_NUM_ALL_COUNTERS,
 };
 
 struct sroce_stats {
-	u64 cnt[SROCE_NUM_COUNTERS];
+	u64 cnt[SROCE_NUM_ALL_COUNTERS];
 };
 
 /**
@@ -92,7 +102,8 @@ struct sroce_qp_counter {
 
 /* Any context; @sdev's memory outlives its queue pairs. */
 #define sroce_count(sdev, id) this_cpu_inc((sdev)->stats->cnt[SROCE_CNT_##id])
-#define sroce_count_add(sdev, id, n) this_cpu_add((sdev)->stats->cnt[SROCE_CNT_##id], n)
+#define sroce_count_add(sdev, id, n) sroce_count_at(sdev, SROCE_CNT_##id, n)
+#define sroce_count_at(sdev, index, n) this_cpu_add((sdev)->stats->cnt[index], n)
 
 /*
  * What is a queue pair's: counted by the counter that it is bound to, and not
@@ -110,6 +121,7 @@ struct sroce_qp_counter {
 		rcu_read_unlock();						\
 	} while (0)
 
+u64 sroce_stats_sum(struct sroce_stats __percpu *stats, enum sroce_counter id);
 struct rdma_hw_stats *sroce_alloc_hw_port_stats(struct ib_device *ibdev, u32 port);
 int sroce_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port,
 		       int index);
