@@ -514,6 +514,29 @@ links_up() {
 	gid_wait roce1 fd77::2
 }
 
+# One of two machines that are joined by their eth0 (tools/lab/vm -p), each with a link
+# there: $me, from $own to $other.
+machines_up() {
+	case ${LAB_HOST:-} in
+	a) me=roce0 own=192.168.77.1 other=192.168.77.2 own6=fd77::1 ;;
+	b) me=roce1 own=192.168.77.2 other=192.168.77.1 own6=fd77::2 ;;
+	*) skip_all "needs two machines: tools/lab/vm -p -- $0" ;;
+	esac
+	load_module
+	defer "rdma link del $me"
+	rdma_add "" $me eth0 || bail "cannot add a link on eth0"
+	gid_wait $me $own
+	gid_wait $me $own6
+	wait_for 60 ping -c 1 -W 5 $other || bail "$other does not answer"
+	meet up
+}
+
+# Both machines are here.
+meet() { # NAME [SECONDS]
+	"$REPO/tools/lab/meet" "$(basename "$0" .sh)-$1" "${2:-120}" ||
+		bail "the other host does not come to $1"
+}
+
 # What most tests begin with: the module, and two hosts with a link each.
 two_hosts() { # PROGRAM...
 	need_bin "$@"

@@ -9,22 +9,7 @@
 
 need ibv_rc_pingpong
 need_bin xfer
-case ${LAB_HOST:-} in
-a) me=roce0 other=192.168.77.2 own=192.168.77.1 own6=fd77::1 ;;
-b) me=roce1 other=192.168.77.1 own=192.168.77.2 own6=fd77::2 ;;
-*) skip_all "needs two machines: tools/lab/vm -p -- $0" ;;
-esac
-meet() {
-	"$REPO/tools/lab/meet" "pair-$1" 120 || bail "the other host does not come to $1"
-}
-
-load_module
-defer "rdma link del $me"
-rdma_add "" $me eth0 || bail "cannot add a link on eth0"
-gid_wait $me $own
-gid_wait $me $own6
-wait_for 60 ping -c 1 -W 5 $other || bail "$other does not answer"
-meet up
+machines_up
 
 crossed() {
 	cat /sys/class/net/eth0/statistics/tx_bytes

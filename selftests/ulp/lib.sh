@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# shellcheck shell=bash
+#
+# What the tests of the kernel's consumers share. They are on two machines, as
+# most consumers know the initial namespace alone: b serves, a uses what it serves.
+#
+#	. "$(dirname "$0")/lib.sh"
+
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+rounds=$([ -n "$LONG" ] && echo 20 || echo 1)
+
+# Both machines look for what either needs: if one skips, the other does.
+ulp_needs() { # "MODULE..." PROGRAM...
+	local m
+
+	for m in $1; do
+		probe -n "$m" || skip_all "no $m in this kernel"
+	done
+	need "${@:2}"
+}
+
+configfs_up() {
+	probe configfs
+	mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config ||
+		bail "cannot mount configfs"
+}
+
+# A value into an attribute.
+put() { # VALUE FILE
+	echo "$1" >"$2" || bail "cannot write '$1' to $2"
+}
+
+# A disk of the machine's memory: /dev/ram0.
+ram_disk() { # MIB
+	modprobe ${MODULES:+-d "$MODULES"} brd rd_nr=1 rd_size=$(($1 * 1024)) || bail "no ram disk"
+	wait_for 20 [ -b /dev/ram0 ] || bail "there is no /dev/ram0"
+}
+
+# Files to be copied: many small ones, and a large one.
+tree_make() { # DIRECTORY
+	mkdir -p "$1" && cp -r "$REPO/drivers" "$REPO/Documentation" "$1" &&
+		head -c $((rounds * 4))M /dev/urandom >"$1/large" || bail "cannot make files"
+	[ -z "$LONG" ] || cp -r /usr/share/doc "$1" || bail "cannot make files"
+}
+
+# What is in all files of a directory, as one hash.
+tree_sum() { # DIRECTORY
+	(cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum)
+}
+
+# The page cache gone, so that what is read comes from where it is.
+forget_pages() {
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+}
+
+# Random writes of a device or file, and each block read again and compared.
+verify() { # FILE MIB [OPTIONS...]
+	timeout 900 fio --name=verify --filename="$1" --size="$2m" --ioengine=libaio \
+		--direct=1 --iodepth=8 --rw=randwrite --bsrange=512-256k --verify=crc32c \
+		--verify_backlog=32 --verify_fatal=1 --randseed=1 --loops="$rounds" \
+		"${@:3}"
+}
+
+# How many regions of a kernel consumer's a link has.
+regions_of() { # LINK NAME
+	rdma resource show mr | grep "^dev $1 .*\[$2" | wc -l
+}
+
+rx_bytes() {
+	hw_counter "$me" rx_bytes
+}
+
+# The link goes under its consumer, and the module after it.
+link_goes() {
+	run "the link is deleted under its consumer" timeout 120 rdma link del "$me"
+	[ "$TYPE" != sroce ] || run "the module can be unloaded" wait_for 60 rmmod sroce
+}

@@ -1,0 +1,131 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# NVMe over RDMA: b's disk (nvmet_rdma), a file system on it in a (nvme_rdma), and what
+# comes of it when the target goes for a while, or the link for good.
+# lab: pair
+# lab: timeout 1200
+
+. "$(dirname "$0")/lib.sh"
+
+ulp_needs "brd ext4 nvmet nvmet_rdma nvme_rdma" fio mkfs.ext4
+# The target reads and writes by regions as well: by default it needs none.
+[ "${LAB_HOST:-}" != b ] || modprobe ${MODULES:+-d "$MODULES"} -q ib_core force_mr=1
+machines_up
+
+nqn=sroce-test
+mib=16
+target=/sys/kernel/config/nvmet
+ctrl=/sys/class/nvme/nvme0
+
+serve() {
+	probe nvmet nvmet_rdma
+	configfs_up
+	ram_disk $mib
+	mkdir -p $target/subsystems/$nqn/namespaces/1 $target/ports/1 || bail "no nvmet"
+	put 1 $target/subsystems/$nqn/attr_allow_any_host
+	put /dev/ram0 $target/subsystems/$nqn/namespaces/1/device_path
+	put 1 $target/subsystems/$nqn/namespaces/1/enable
+	put rdma $target/ports/1/addr_trtype
+	put ipv4 $target/ports/1/addr_adrfam
+	put $own $target/ports/1/addr_traddr
+	put 4420 $target/ports/1/addr_trsvcid
+	export_port
+}
+
+export_port() {
+	ln -s $target/subsystems/$nqn $target/ports/1/subsystems/$nqn
+}
+
+connect() {
+	# keep_alive_tmo: a machine may be slow; short enough for one that is not there
+	echo "transport=rdma,traddr=$other,trsvcid=4420,nqn=$nqn,nr_io_queues=2,reconnect_delay=1,keep_alive_tmo=10" \
+		>/dev/nvme-fabrics
+}
+
+state_is() { # STATE
+	[ "$(cat $ctrl/state)" = "$1" ]
+}
+
+file_system() {
+	local want
+
+	run "a file system is made" mkfs.ext4 -q -E lazy_itable_init=0 /dev/nvme0n1
+	mkdir -p "$TMP/mnt" "$TMP/tree"
+	mount /dev/nvme0n1 "$TMP/mnt" || bail "cannot mount it"
+	defer "umount $TMP/mnt"
+	tree_make "$TMP/tree"
+	want=$(tree_sum "$TMP/tree")
+	run "files are copied" cp -r "$TMP/tree" "$TMP/mnt"
+	forget_pages
+	is "$(tree_sum "$TMP/mnt/tree")" "$want" "and are what they were"
+	umount "$TMP/mnt"
+	run "the file system is sound" fsck.ext4 -fn /dev/nvme0n1
+}
+
+# While there are reads and writes, the other host lets us down; it is told when to come back.
+outage() { # NAME STEP
+	verify /dev/nvme0n1 $mib >"$TMP/fio" 2>&1 &
+	fio=$!
+	wait_for 60 busier $(($(rx_bytes) + 1000000))
+	meet "$2"
+	wait_for 120 not state_is live && ok "$1: it is noticed" || not_ok "$1: it is noticed"
+	meet "$2-noticed" 240
+	wait_for 240 state_is live && ok "$1: connected again" || not_ok "$1: connected again"
+	run "$1: what is read is what was written" wait_fio $fio
+}
+
+busier() { # BYTES
+	[ "$(rx_bytes)" -gt "$1" ]
+}
+
+wait_fio() { # PID
+	wait_pid 300 "$1" || { cat "$TMP/fio"; return 1; }
+}
+
+use() {
+	local before
+
+	probe nvme_rdma
+	meet served
+	run "connected" connect
+	wait_for 60 [ -b /dev/nvme0n1 ] || bail "there is no /dev/nvme0n1"
+	is "$(blockdev --getsize64 /dev/nvme0n1)" $((mib << 20)) "its size"
+	between "$(regions_of $me nvme)" 1 10000 "it has regions"
+	before=$(rx_bytes)
+	run "what is read is what was written" verify /dev/nvme0n1 $mib
+	between $(($(rx_bytes) - before)) $((mib << 20)) 10000000000 "by way of the link"
+	meet verified
+	file_system
+	outage "the target's port goes" port
+	[ -z "$LONG" ] || outage "the target's netdev goes" netdev
+	meet used 300
+	link_goes
+	wait_for 30 not [ -e /dev/nvme0n1 ] && ok "no disk is left" || not_ok "no disk is left"
+}
+
+host_b() {
+	serve
+	meet served
+	meet verified 300
+	between "$(regions_of $me nvmet)" 1 10000 "the target has regions"
+	meet port 600
+	rm $target/ports/1/subsystems/$nqn
+	meet port-noticed 240
+	export_port
+	if [ -n "$LONG" ]; then
+		meet netdev 600
+		ip link set eth0 down
+		meet netdev-noticed 240
+		ip link set eth0 up
+	fi
+	meet used 600
+	link_goes
+	rm $target/ports/1/subsystems/$nqn
+}
+
+case $LAB_HOST in
+a) use ;;
+b) host_b ;;
+esac
+done_testing
