@@ -1335,6 +1335,42 @@ static void mcast(void)
 	ud_down(&s);
 }
 
+/*
+ * Datagrams in a row, and queue pair or address handle are gone before any of them is known
+ * to be sent.
+ */
+static void gone(void)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .wr.ud = { .remote_qkey = QKEY } };
+	unsigned int i, j;
+	struct ibv_ah *ah;
+	struct ibv_wc wc;
+	struct ud s, r;
+
+	ud_up(&r, &eb, QKEY, false);
+	wr.wr.ud.remote_qpn = r.qp->qp_num;
+	for (i = 0; i < 4; i++) {
+		ud_up(&s, &ea, QKEY, false);
+		wr.wr.ud.ah = ah = ah_to(&ea, &eb.gid);
+		for (j = 0; j < 14; j++)
+			ud_recv(&r, j, 100);
+		for (j = 0; j < 14; j++)
+			if (wr_post(s.qp, &wr))
+				die("post_send");
+		if (i % 2 && ibv_destroy_ah(ah))
+			die("destroy_ah");
+		ud_down(&s);
+		if (!(i % 2) && ibv_destroy_ah(ah))
+			die("destroy_ah");
+		for (j = 0; j < 14 && cq_wait(r.rcq, &wc, 5) && !wc.status; j++)
+			;
+		is(j, 14, "%s destroyed at once: all arrive", i % 2 ? "address handle" : "queue pair");
+		if (j < 14)
+			break;
+	}
+	ud_down(&r);
+}
+
 static const struct test tests[] = {
 	TEST(rc),
 	TEST(rc_ex),
@@ -1345,6 +1381,7 @@ static const struct test tests[] = {
 	TEST(sum),
 	TEST(ud),
 	TEST(mcast),
+	TEST(gone),
 };
 
 int main(int argc, char **argv)

@@ -330,9 +330,13 @@ static int sroce_set_bind(struct sroce_send_wqe *wqe, const struct ibv_mw *mw,
 	return 0;
 }
 
-static void sroce_set_ud(struct sroce_send_wqe *wqe, struct ibv_ah *ah,
-			 uint32_t qpn, uint32_t qkey)
+static void sroce_set_ud(const struct sroce_qp *qp,
+			 struct sroce_send_wqe *wqe,
+			 struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
+	/* another thread's store is as good: one of them rings in sroce_destroy_ah() */
+	__atomic_store_n(&to_sah(ah)->last_user, qp->vqp.qp.qp_num,
+			 __ATOMIC_RELAXED);
 	wqe->ah = to_sah(ah)->num;
 	wqe->remote_qpn = qpn;
 	wqe->remote_qkey = qkey;
@@ -381,7 +385,7 @@ static int sroce_set_op(const struct sroce_qp *qp, const struct sroce_op *op,
 
 	switch (qp->vqp.qp.qp_type) {
 	case IBV_QPT_UD:
-		sroce_set_ud(wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn,
+		sroce_set_ud(qp, wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn,
 			     wr->wr.ud.remote_qkey);
 		break;
 	case IBV_QPT_XRC_SEND:
@@ -921,7 +925,7 @@ static void sroce_wr_set_ud_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ah,
 	if (qp->vqp.qp.qp_type != IBV_QPT_UD)
 		b->err = EINVAL;
 	else
-		sroce_set_ud(&b->wqe, ah, qpn, qkey);
+		sroce_set_ud(qp, &b->wqe, ah, qpn, qkey);
 }
 
 static void sroce_wr_set_xrc_srqn(struct ibv_qp_ex *ibqp, uint32_t srqn)

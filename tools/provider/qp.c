@@ -369,6 +369,9 @@ int sroce_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
 }
 
 /*
+ * A program need not wait for datagrams of which it wants to know nothing more:
+ * what has been posted and not rung for yet is sent before the queue pair goes.
+ *
  * The kernel first: as long as it knows the queue pair, completions may come.
  * Until it is detached, a poller may still return some, as it might have done
  * before the call.
@@ -376,8 +379,11 @@ int sroce_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
 int sroce_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct sroce_qp *qp = to_sqp(ibqp);
+	const struct sroce_ring_view *sends = &qp->sq.ring;
 	int ret;
 
+	if (sends->ring && sroce_ring_lingers(sends) && sroce_ring_unseen(sends))
+		sroce_doorbell(to_sctx(ibqp->context), ibqp->qp_num);
 	ret = ibv_cmd_destroy_qp(ibqp);
 	if (ret)
 		return ret;

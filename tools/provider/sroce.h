@@ -271,10 +271,13 @@ struct sroce_rwq {
  * struct sroce_ah - an address handle
  * @ibah: rdma-core's part
  * @num: what send requests name it by
+ * @last_user: number of the queue pair that was last asked to send with it; 0 for
+ *	none
  */
 struct sroce_ah {
 	struct ibv_ah ibah;
 	uint32_t num;
+	uint32_t last_user;
 };
 
 /**

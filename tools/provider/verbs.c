@@ -153,10 +153,19 @@ struct ibv_ah *sroce_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	return &ah->ibah;
 }
 
+/*
+ * Requests name the handle until the kernel has looked at them, which may be
+ * some microseconds after they were posted (doorbell.c): it is made to. What a
+ * NIC was given has the address in it, so programs take this order for right.
+ */
 int sroce_destroy_ah(struct ibv_ah *ah)
 {
+	uint32_t user = __atomic_load_n(&to_sah(ah)->last_user,
+					__ATOMIC_RELAXED);
 	int ret;
 
+	if (user)
+		sroce_doorbell(to_sctx(ah->context), user);
 	ret = ibv_cmd_destroy_ah(ah);
 	if (ret)
 		return ret;
