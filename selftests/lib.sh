@@ -659,6 +659,83 @@ server_listens() { # NAMESPACE PORT PID
 	ip netns exec "$1" ss -Hltn "sport = :$2" | grep -q . || ! kill -0 "$3" 2>/dev/null
 }
 
+# --- RDMA CM -----------------------------------------------------------------------
+
+# Two hosts for its programs.
+cm_hosts() {
+	need ss
+	probe rdma_ucm || skip_all "no rdma_ucm in this kernel"
+	load_module
+	hosts_up
+	links_up
+	[ -e /dev/infiniband/rdma_cm ] || skip_all "no /dev/infiniband/rdma_cm"
+}
+
+# Where a listener and its callers are; - is the initial namespace
+cm_server=b
+cm_client=a
+
+# By what a command runs on a host, if by anything
+host_by() { # NAMESPACE
+	[ "$1" = - ] || echo "ip netns exec $1"
+}
+
+server=
+# A server, until it listens on that port by RDMA CM, or by TCP to arrange the rest
+serve() { # PORT COMMAND...
+	local port=$1
+
+	shift
+	# shellcheck disable=SC2046 # a command
+	timeout -k 5 120 $(host_by $cm_server) "$@" >"$TMP/server" 2>&1 </dev/null &
+	server=$!
+	wait_for 30 listens "$port" || { cat "$TMP/server"; return 1; }
+}
+
+# shellcheck disable=SC2046 # a command
+listens() { # PORT
+	rdma resource show cm_id 2>/dev/null | grep "state LISTEN" | grep -q ":$1 " ||
+		$(host_by $cm_server) ss -Hltn "sport = :$1" | grep -q .
+}
+
+# A client of a server that never ends
+call() { # PORT SERVER-COMMAND -- CLIENT-COMMAND
+	local port=$1 cmd=() rc
+
+	shift
+	while [ "$1" != -- ]; do
+		cmd+=("$1")
+		shift
+	done
+	shift
+	serve "$port" "${cmd[@]}" || return 1
+	# shellcheck disable=SC2046 # a command
+	timeout -k 5 120 $(host_by $cm_client) "$@"
+	rc=$?
+	kill "$server" || { rc=1; cat "$TMP/server"; }
+	wait_pid 60 "$server"
+	return $rc
+}
+
+# A client and its server: both end well.
+pair() { # PORT SERVER-COMMAND -- CLIENT-COMMAND
+	local port=$1 cmd=() rc
+
+	shift
+	while [ "$1" != -- ]; do
+		cmd+=("$1")
+		shift
+	done
+	shift
+	serve "$port" "${cmd[@]}" || return 1
+	# shellcheck disable=SC2046 # a command
+	timeout -k 5 120 $(host_by $cm_client) "$@"
+	rc=$?
+	[ $rc = 0 ] || kill "$server" 2>/dev/null
+	wait_pid 60 "$server" || { rc=$?; echo "server: status $rc"; cat "$TMP/server"; }
+	return $rc
+}
+
 # One ping-pong over v0 and v1: it succeeds, and its bytes crossed the veth.
 pingpong_test() { # NAME SIZE ITERATIONS ADDRESS_A ADDRESS_B ARGS...
 	local name=$1 size=$2 n=$3 a=$4 b=$5 b0 b1 t0 t1

@@ -4,49 +4,13 @@
 # Connections made by RDMA CM, that is, by datagrams of the kernel's own queue
 # pairs: rdma-core's tools and perftest's -R between two hosts, refusals, and
 # links that go while connections stand.
+# LONG=1: 1000 connections at a time.
 # lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 
 need rping ucmatose udaddy rdma_server rdma_client cmtime
-probe rdma_ucm || skip_all "no rdma_ucm in this kernel"
-load_module
-hosts_up
-links_up
-[ -e /dev/infiniband/rdma_cm ] || skip_all "no /dev/infiniband/rdma_cm"
-
-server=
-# b listens; with a number, on that port
-serve() { # PORT COMMAND...
-	local port=$1
-
-	shift
-	timeout -k 5 120 ip netns exec b "$@" >"$TMP/server" 2>&1 </dev/null &
-	server=$!
-	wait_for 30 listens "$port" || { cat "$TMP/server"; return 1; }
-}
-
-listens() { # PORT
-	rdma resource show cm_id 2>/dev/null | grep "state LISTEN" | grep -q ":$1 "
-}
-
-# A client in a and its server in b: both end well.
-pair() { # PORT SERVER-COMMAND -- CLIENT-COMMAND
-	local port=$1 cmd=() rc
-
-	shift
-	while [ "$1" != -- ]; do
-		cmd+=("$1")
-		shift
-	done
-	shift
-	serve "$port" "${cmd[@]}" || return 1
-	timeout -k 5 120 ip netns exec a "$@"
-	rc=$?
-	[ $rc = 0 ] || kill "$server" 2>/dev/null
-	wait_pid 60 "$server" || { rc=$?; echo "server: status $rc"; cat "$TMP/server"; }
-	return $rc
-}
+cm_hosts
 
 # cmtime's two ends keep in step by a TCP connection of their own, which none had
 # in rdma-core 44; in 56 it is to the same address, and IPv4 only; in 65 its address
@@ -57,6 +21,9 @@ case $(cmtime -h 2>&1) in
 *) cmtime=44 ;;
 esac
 
+calls=${LONG:+1000}
+calls=${calls:-100}
+
 storm() { # ADDRESS
 	case $cmtime in
 	65) storm_in_step "$1" ;;
@@ -65,7 +32,7 @@ storm() { # ADDRESS
 }
 
 storm_in_step() { # ADDRESS
-	local at=(-C 192.168.77.2 -p 7471 -c 100)
+	local at=(-C 192.168.77.2 -p 7471 -c "$calls")
 
 	timeout -k 5 120 ip netns exec b cmtime -L "${at[@]}" -b "$1" >"$TMP/server" 2>&1 </dev/null &
 	server=$!
@@ -80,8 +47,8 @@ storm_in_step() { # ADDRESS
 storm_by_itself() { # ADDRESS
 	local rc
 
-	serve 7471 cmtime -b "$1" -c 100 || return 1
-	timeout -k 5 60 ip netns exec a cmtime -s "$1" -c 100
+	serve 7471 cmtime -b "$1" -c "$calls" || return 1
+	timeout -k 5 60 ip netns exec a cmtime -s "$1" -c "$calls"
 	rc=$?
 	kill "$server"
 	wait_pid 60 "$server"
@@ -129,7 +96,7 @@ for ip in 192.168.77.2 fd77::2; do
 	if [ $cmtime = 56 ] && [ $ip = fd77::2 ]; then
 		skip "$ip: cmtime" "rdma-core 56's connects its ends by IPv4 only"
 	else
-		run "$ip: cmtime, 100 connections" storm $ip
+		run "$ip: cmtime, $calls connections" storm $ip
 	fi
 done
 between $(($(counter a v0 tx_packets) - mads)) 1000 1000000 "they crossed the veth"
