@@ -1,0 +1,155 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# librdmacm's programs, from host to host over IPv4 and IPv6, and within a host; those
+# that cm/cm has are not here again. What can compare its data does so. With librspreload
+# iperf3 stalls, over rdma_rxe as well, and nuttcp's server crashes: neither is here.
+# LONG=1: files of 100 MB, more programs over IPv6, and all of it within a host.
+# lab: timeout 1500
+
+. "$(dirname "$0")/../lib.sh"
+
+need rping riostream rstream rcopy rdma_xserver rdma_xclient mckey stdbuf curl
+need_bin httpd
+cm_hosts
+ip=
+
+# --- a client and a server that both come to an end ------------------------------
+
+# NAME | SERVER | CLIENT; @ is the address. Those of rdma_xserver know IPv4 only.
+programs() {
+	cat <<-EOT
+	rdma_xserver, RC  | rdma_xserver -c r | rdma_xclient -s @ -c r
+	rdma_xserver, XRC | rdma_xserver -c x | rdma_xclient -s @ -c x
+	riostream         | riostream -b @ -S 4097 -I 4 -C 5 -T v | riostream -s @ -S 4097 -I 4 -C 5 -T v
+	riostream, poll   | riostream -b @ -S 65536 -I 4 -C 5 -T v -T a | riostream -s @ -S 65536 -I 4 -C 5 -T v -T a
+	rstream           | rstream -b @ -S 4097 -I 4 -C 5 -T v | rstream -s @ -S 4097 -I 4 -C 5 -T v
+	rstream, blocking | rstream -b @ -S 65536 -I 4 -C 5 -T v -T b | rstream -s @ -S 65536 -I 4 -C 5 -T v -T b
+	EOT
+}
+
+# shellcheck disable=SC2086 # commands and their arguments
+program_tests() {
+	local name server client
+
+	programs | tr -s ' ' | while IFS='|' read -r name server client; do
+		[[ $name$ip != rdma_xserver*:* ]] || continue
+		run "$where: ${name% }" pair 7471 ${server//@/$ip} -- ${client//@/$ip}
+	done
+}
+
+# --- a server that stays ----------------------------------------------------------
+
+# One after the other: two requests at once are more than rping can tell apart.
+many_clients() {
+	local i rc=0
+
+	serve 7174 rping -s -P -a $ip || return 1
+	for i in 1 2 3 4 5 6 7 8; do
+		timeout -k 5 120 ip netns exec $cm_client rping -c -a $ip -C 10 -S $((i * 999)) -V || rc=1
+	done
+	kill "$server" || rc=1
+	wait_pid 60 "$server"
+	return $rc
+}
+
+big=$TMP/big
+head -c $((${LONG:+100}0 * 1000000 + 3141592)) /dev/urandom >"$big"
+
+same() { # FILE
+	cmp "$big" "$1" && rm "$1"
+}
+
+copy() {
+	local rc
+
+	serve 7427 rcopy || return 1
+	timeout -k 5 300 ip netns exec $cm_client rcopy "$big" "$ip:$TMP/copy" && same "$TMP/copy"
+	rc=$?
+	kill "$server"
+	wait_pid 60 "$server"
+	return $rc
+}
+
+# --- sockets programs ---------------------------------------------------------------
+
+preload=$(ls /usr/lib/*/rsocket/librspreload.so 2>/dev/null | head -n 1)
+rs=(env "LD_PRELOAD=$preload")
+
+download() {
+	local url=http://$ip:8080/ rc
+
+	[ "${ip#*:}" = "$ip" ] || url="http://[$ip]:8080/"
+	serve 8080 "${rs[@]}" "$BIN/httpd" $ip 8080 "$big" || return 1
+	timeout -k 5 300 ip netns exec $cm_client "${rs[@]}" curl -sS --noproxy '*' -o "$TMP/page" "$url" &&
+		same "$TMP/page"
+	rc=$?
+	kill "$server"
+	wait_pid 60 "$server"
+	return $rc
+}
+
+# None of it is TCP.
+crossed_tcp() {
+	ip netns exec b cat /proc/net/snmp | awk '$1 == "Tcp:" && n++ { print $11 }'
+}
+
+http() {
+	if [ -z "$preload" ]; then
+		skip "$where: curl, rsockets preloaded" "no librspreload.so"
+	else
+		run "$where: curl, rsockets preloaded" download
+	fi
+}
+
+# --- multicast ------------------------------------------------------------------------
+
+joined() { # FILE
+	grep -q "joined dgid" "$1"
+}
+
+link_counter() { # LINK COUNTER of IBTA's
+	cat "/sys/class/infiniband/$1/ports/1/counters/$2"
+}
+
+# From a sender to a receiver, each bound to its address
+multicast() { # SENDER'S-HOST ADDRESS RECEIVER'S-HOST ADDRESS OPTIONS...
+	local from=$1 src=$2 to=$3 dst=$4 group=239.77.0.1 receiver
+
+	shift 4
+	timeout -k 5 60 ip netns exec "$to" stdbuf -oL mckey -m $group -b "$dst" -C 10 -S 500 \
+		>"$TMP/mckey" 2>&1 </dev/null &
+	receiver=$!
+	wait_for 30 joined "$TMP/mckey" || { cat "$TMP/mckey"; return 1; }
+	timeout -k 5 60 ip netns exec "$from" mckey -m $group -b "$src" -C 10 -S 500 -s "$@" || return 1
+	wait_pid 60 $receiver || { cat "$TMP/mckey"; return 1; }
+}
+
+streams() { # CALLER'S-HOST ADDRESS
+	local tcp
+
+	cm_client=$1 ip=$2 where="$1 to $2"
+	tcp=$(crossed_tcp)
+	[[ $ip == *:* && -z $LONG ]] || program_tests
+	run "$where: rping, 8 clients of one server" many_clients
+	# it takes the first colon for the end of the address
+	[[ $ip == *:* ]] || run "$where: rcopy" copy
+	http
+	is "$(crossed_tcp)" "$tcp" "$where: none of it by TCP"
+}
+
+streams a 192.168.77.2
+streams a fd77::2
+[ -z "$LONG" ] || streams b 192.168.77.2
+
+# RDMA CM joins no IPv6 groups over RoCE v2
+a=192.168.77.1 b=192.168.77.2
+before=$(link_counter roce1 multicast_rcv_packets)
+run "a to b: mckey" multicast a $a b $b
+run "a to b: mckey, the sender only sends" multicast a $a b $b -o
+[ "$TYPE" != sroce ] ||
+	is $(($(link_counter roce1 multicast_rcv_packets) - before)) 20 "the port received them by multicast"
+run "b to a: mckey" multicast b $b a $a
+run "b to a: mckey, the sender only sends" multicast b $b a $a -o
+run "b to itself: mckey" multicast b $b b $b
+done_testing
