@@ -757,6 +757,7 @@ struct sroce_gap {
  * @implied: responses tell of it: requests that have none have arrived
  * @num: gaps
  * @gap: by PSN
+ * @end: the packet behind all that is known of
  * @arrived: packets that the peer has, behind one that it lacks
  */
 struct sroce_sweep {
@@ -764,6 +765,7 @@ struct sroce_sweep {
 	bool implied;
 	u32 num;
 	struct sroce_gap gap[WIRE_GAPS_MAX];
+	u32 end;
 	u32 arrived;
 };
 
