@@ -13,7 +13,7 @@ ko=${KVERBS_KO:-$(dirname "$(sroce_ko)")/kverbs/kverbs_test.ko}
 hosts_up
 links_up
 
-run "the test runs" timeout 150 insmod "$ko"
+run "the test runs" timeout 900 insmod "$ko"
 dmesg | awk -v mark="$log_mark" 'seen { print } index($0, mark) { seen = 1 }' |
 	sed -n 's/.*kverbs: //p' >"$TMP/kverbs"
 while IFS= read -r line; do

@@ -130,11 +130,11 @@ static void rq(void)
 }
 
 /*
- * A WRITE, and a FLUSH of what it wrote, posted as a READ of nothing and made
- * one while the queue is drained: so nobody has looked at it before.
+ * A WRITE, and behind it what no call of the library's posts, posted as a READ of nothing
+ * and made another while the queue is drained: so nobody has looked at it before. It goes
+ * with the queue pair's next change to RTS.
  */
-static void post_flush(struct pair *p, const struct ibv_mr *mr, uint64_t addr, uint32_t len,
-		       uint8_t type, uint8_t level)
+static struct sroce_send_wqe *post_as(struct pair *p, uint8_t opcode, uint64_t addr, uint32_t rkey)
 {
 	struct sroce_send_wqe *wqe;
 	struct sroce_ring *ring;
@@ -143,13 +143,21 @@ static void post_flush(struct pair *p, const struct ibv_mr *mr, uint64_t addr, u
 		die("modify_qp to SQD");
 	post_writes(p, POSTED - 1, 0);
 	if (POST(p->qp[0], .wr_id = 77, .opcode = IBV_WR_RDMA_READ, .send_flags = SIG,
-		 .wr.rdma = { addr, mr->rkey }))
+		 .wr.rdma = { addr, rkey }))
 		die("post READ");
 	ring = ring_at(POSTED);
 	wqe = (struct sroce_send_wqe *)((uint8_t *)(ring + 1) + (POSTED - 1) * SROCE_SQ_BLOCK);
 	if (wqe->wr_id != 77 || wqe->num_blocks != 1)
 		die("not where the request is");
-	wqe->opcode = SROCE_WR_FLUSH;
+	wqe->opcode = opcode;
+	return wqe;
+}
+
+static void post_flush(struct pair *p, const struct ibv_mr *mr, uint64_t addr, uint32_t len,
+		       uint8_t type, uint8_t level)
+{
+	struct sroce_send_wqe *wqe = post_as(p, SROCE_WR_FLUSH, addr, mr->rkey);
+
 	wqe->flush_len = len;
 	wqe->flush_type = type;
 	wqe->flush_level = level;
@@ -224,6 +232,37 @@ static void flush(void)
 		pair_destroy(&p);
 	}
 	is(hw_counter(&eb, "rx_flush_requests") - before, sent, "each is counted");
+}
+
+/* enum ib_wr_opcode, behind those of programs */
+#define WR_REG_MR		0x20
+#define WR_REG_MR_INTEGRITY	0x21
+
+/* Physical pages are not a program's to register: what it asks for is the kernel's opcode. */
+static void fastreg(void)
+{
+	static const uint8_t opcodes[] = { WR_REG_MR, WR_REG_MR_INTEGRITY, WR_REG_MR - 1, 0xff };
+	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	struct sroce_send_wqe *wqe;
+	struct pair p, other;
+	unsigned int i;
+
+	up(&other);
+	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		up(&p);
+		wqe = post_as(&p, opcodes[i], 0, p.mr[0]->rkey);
+		wqe->bind_addr = (uintptr_t)p.buf[0];
+		wqe->bind_len = 8;
+		wqe->bind_access = access;
+		if (qp_to(p.qp[0], IBV_QPS_RTS))
+			die("modify_qp to RTS");
+		wc_is(p.scq[0], 77, IBV_WC_LOC_QP_OP_ERR, NULL, "opcode %#x in a program's ring",
+		      opcodes[i]);
+		is_state(p.qp[0], IBV_QPS_ERR, "the queue pair");
+		pair_destroy(&p);
+	}
+	works(&other);
+	pair_destroy(&other);
 }
 
 /* How often tasklets have run on this machine. */
@@ -393,6 +432,7 @@ static const struct test tests[] = {
 	TEST(sq),
 	TEST(rq),
 	TEST(flush),
+	TEST(fastreg),
 };
 
 int main(int argc, char **argv)

@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
-# Rings that a program writes to itself: scribbled over, shared doorbells, and FLUSH.
+# Rings that a program writes to itself: scribbled over, shared doorbells, FLUSH, and
+# what is the kernel's alone.
 # lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
 
 [ "$TYPE" = sroce ] || skip_all "the rings are sroce's"
 two_hosts rings
-tests_of rings many polls numbers bells sq rq flush
+tests_of rings many polls numbers bells sq rq flush fastreg
 done_testing

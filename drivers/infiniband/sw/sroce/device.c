@@ -65,6 +65,7 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 				  IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_CURR_QP_STATE_MOD |
 				  IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC |
 				  IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B |
+				  IB_DEVICE_MEM_MGT_EXTENSIONS |
 				  SROCE_CAP_A19;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_LOCAL_DMA_LKEY;
 	attr->max_qp_rd_atom = SROCE_MAX_RD_ATOMIC;
@@ -78,6 +79,7 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 	attr->max_cqe = SROCE_MAX_CQE;
 	attr->max_mr = SROCE_MAX_MR;
 	attr->max_mw = SROCE_MAX_MW;
+	attr->max_fast_reg_page_list_len = SROCE_MAX_FAST_PAGES;
 	attr->max_dm_size = SROCE_MAX_DM;
 	attr->max_pd = SROCE_MAX_PD;
 	attr->max_ah = SROCE_MAX_AH;
@@ -255,6 +257,7 @@ const struct ib_device_ops sroce_dev_ops = {
 	.advise_mr = sroce_advise_mr,
 	.alloc_dm = sroce_alloc_dm,
 	.alloc_hw_port_stats = sroce_alloc_hw_port_stats,
+	.alloc_mr = sroce_alloc_mr,
 	.alloc_mw = sroce_alloc_mw,
 	.alloc_pd = sroce_alloc_pd,
 	.alloc_ucontext = sroce_alloc_ucontext,
@@ -298,6 +301,7 @@ const struct ib_device_ops sroce_dev_ops = {
 	.get_hw_stats = sroce_get_hw_stats,
 	.get_link_layer = sroce_get_link_layer,
 	.get_port_immutable = sroce_get_port_immutable,
+	.map_mr_sg = sroce_map_mr_sg,
 	.mmap = sroce_mmap,
 	.mmap_free = sroce_mmap_free,
 	.modify_cq = sroce_modify_cq,

@@ -168,6 +168,8 @@ static int put_operation(const struct sroce_qp *qp, struct sroce_send_wqe *wqe,
 	case IB_WR_ATOMIC_FETCH_AND_ADD:
 		put_atomic(wqe, wr);
 		return 0;
+	case IB_WR_REG_MR:
+		return sroce_fast_prepare(wqe, reg_wr(wr));
 	default:
 		return -EOPNOTSUPP;
 	}

@@ -151,6 +151,64 @@ void sroce_key_put(struct sroce_mr *mr)
 		complete(&mr->idle);
 }
 
+/**
+ * sroce_key_publish - let a window or a region for fast registration be found
+ * @mr: which is filled in, and nobody has
+ * @key: by this key
+ *
+ * Under the lock that guards its state.
+ */
+void sroce_key_publish(struct sroce_mr *mr, u32 key)
+{
+	WRITE_ONCE(mr->key, key);
+	/* pairs with smp_acquire__after_ctrl_dep() in sroce_key_get() */
+	smp_wmb();
+	refcount_set(&mr->ref, 1);
+}
+
+/**
+ * sroce_key_revoke - have nobody find it any more, and nobody have it
+ * @mr: from sroce_key_publish()
+ *
+ * Under the same lock, with BH off and no region held. What is being copied through it
+ * takes microseconds: whoever does has BH off, too, and waits for nobody.
+ */
+void sroce_key_revoke(struct sroce_mr *mr)
+{
+	WRITE_ONCE(mr->key, 0);
+	if (!refcount_dec_and_test(&mr->ref))
+		while (refcount_read(&mr->ref))
+			cpu_relax();
+	smp_acquire__after_ctrl_dep();
+}
+
+/**
+ * sroce_key_invalidate - take a key out of use
+ * @qp: the queue pair that asks, or whose peer does
+ * @pd: its protection domain
+ * @rkey: the key
+ * @remote: the peer asks
+ *
+ * That of a type 2 window that is bound to @qp, or of a fast registration (IBTA Vol.1
+ * 9.4.1.1.3): what was registered otherwise stays. BH is off, and no region held.
+ *
+ * Return: 0, and no other CPU copies through the key any more; or -EINVAL.
+ */
+int sroce_key_invalidate(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, bool remote)
+{
+	struct sroce_mr *mr;
+	int err = -EINVAL;
+
+	rcu_read_lock();
+	mr = sroce_key_find(qp_dev(qp), rkey);
+	if (mr && mr->kind == SROCE_MR_WINDOW)
+		err = sroce_window_invalidate(mr, qp, pd, rkey);
+	else if (mr && mr->kind == SROCE_MR_FAST)
+		err = sroce_fast_invalidate(mr, pd, rkey, remote);
+	rcu_read_unlock();
+	return err;
+}
+
 /* Memory of a process */
 
 static int mem_map_blocks(struct sroce_mem *mem)
@@ -488,11 +546,14 @@ int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 
 	if (!mr_close(mr))
 		return -EBUSY;
-	sroce_key_free(sdev, mr->key);
-	mr_drain(mr);
-
-	mem_release(&mr->mem);
-	kfree_rcu(mr, rcu);
+	sroce_key_free(sdev, ibmr->lkey);
+	if (mr->kind == SROCE_MR_FAST) {
+		sroce_fast_destroy(mr);
+	} else {
+		mr_drain(mr);
+		mem_release(&mr->mem);
+		kfree_rcu(mr, rcu);
+	}
 	kfree(region);
 	atomic_dec(&sdev->num_mr);
 	return 0;
@@ -527,7 +588,7 @@ struct sroce_mr *sroce_mr_get(struct ib_pd *pd, u32 lkey)
 	mr = sroce_key_get(sdev, lkey);
 	if (!mr)
 		return NULL;
-	if (mr->kind != SROCE_MR_REGION || mr->pd != pd) {
+	if (mr->kind == SROCE_MR_WINDOW || mr->pd != pd) {
 		sroce_key_put(mr);
 		return NULL;
 	}

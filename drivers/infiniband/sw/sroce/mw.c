@@ -49,21 +49,12 @@ err_count:
 	return err;
 }
 
-/*
- * What is being copied through the window takes microseconds: whoever does has
- * BH off, as the caller has, and waits for nobody.
- */
 static void window_unbind(struct sroce_window *win)
 {
 	struct sroce_mr *mr = &win->mr;
 
 	lockdep_assert_held(&win->lock);
-	WRITE_ONCE(mr->key, 0);
-	if (!refcount_dec_and_test(&mr->ref))
-		while (refcount_read(&mr->ref))
-			cpu_relax();
-	smp_acquire__after_ctrl_dep();
-
+	sroce_key_revoke(mr);
 	if (mr->num)
 		sroce_qpn_put(mr->num);
 	mr->num = NULL;
@@ -124,10 +115,7 @@ static void window_fill(struct sroce_window *win, struct sroce_mr *region, struc
 	mr->mem = region->mem;
 	mr->mem.start += off;
 	mr->mem.offset += off;
-	WRITE_ONCE(mr->key, wqe->rkey);
-	/* pairs with smp_acquire__after_ctrl_dep() in sroce_key_get() */
-	smp_wmb();
-	refcount_set(&mr->ref, 1);
+	sroce_key_publish(mr, wqe->rkey);
 }
 
 static int window_bind(struct sroce_window *win, struct sroce_qp *qp,
@@ -204,32 +192,26 @@ int sroce_mw_bind(struct sroce_qp *qp, const struct sroce_send_wqe *wqe)
 }
 
 /**
- * sroce_key_invalidate - take a key out of use
+ * sroce_window_invalidate - unbind a window by its key
+ * @mr: the window; RCU holds it
  * @qp: the queue pair that asks, or whose peer does
  * @pd: its protection domain
  * @rkey: the key
  *
- * Only type 2 windows that are bound to @qp can be invalidated. BH is off, and
- * no region held.
+ * Only a type 2 window that is bound to @qp. BH is off, and no region held.
  *
  * Return: 0, and no other CPU copies through the key any more; or -EINVAL.
  */
-int sroce_key_invalidate(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey)
+int sroce_window_invalidate(struct sroce_mr *mr, struct sroce_qp *qp, struct ib_pd *pd, u32 rkey)
 {
-	struct sroce_window *win;
+	struct sroce_window *win = container_of(mr, struct sroce_window, mr);
 	int err = -EINVAL;
 
-	rcu_read_lock();
-	win = window_find(qp_dev(qp), rkey);
-	if (win) {
-		spin_lock(&win->lock);
-		if (win->region && win->mr.key == rkey && win->mr.num == qp->num &&
-		    win->pd == pd) {
-			window_unbind(win);
-			err = 0;
-		}
-		spin_unlock(&win->lock);
+	spin_lock(&win->lock);
+	if (win->region && mr->key == rkey && mr->num == qp->num && win->pd == pd) {
+		window_unbind(win);
+		err = 0;
 	}
-	rcu_read_unlock();
+	spin_unlock(&win->lock);
 	return err;
 }

@@ -615,7 +615,7 @@ static void complete_tagged(struct sroce_qp *qp, const struct wire_pkt *pkt,
 static bool invalidate(struct sroce_qp *qp, const struct wire_pkt *pkt)
 {
 	run_mr_put(&qp->rq);
-	return !sroce_key_invalidate(qp, recv_pd(qp), pkt->ieth_rkey);
+	return !sroce_key_invalidate(qp, recv_pd(qp), pkt->ieth_rkey, true);
 }
 
 static void recv_send(struct sroce_qp *qp, const struct sroce_rx *rx)

@@ -15,12 +15,12 @@
 
 #define STREAM(name, last, only, wc, qpts) {					\
 	WIRE_##name##_FIRST, WIRE_##name##_MIDDLE, WIRE_##last, WIRE_##only,	\
-	wc, SEND_STREAM, true, qpts,						\
+	wc, SEND_STREAM, true, false, qpts,					\
 }
-#define SINGLE(op, wc, kind, inlined) { 0, 0, 0, op, wc, kind, inlined, QPT_RELIABLE }
-#define LOCAL(wc) { 0, 0, 0, 0, wc, SEND_LOCAL, false, QPT_CONNECTED }
+#define SINGLE(op, wc, kind, inlined) { 0, 0, 0, op, wc, kind, inlined, false, QPT_RELIABLE }
+#define LOCAL(wc, kernel) { 0, 0, 0, 0, wc, SEND_LOCAL, false, kernel, QPT_CONNECTED }
 
-/* By enum ib_uverbs_wr_opcode */
+/* By enum ib_uverbs_wr_opcode, and what enum ib_wr_opcode has behind it */
 const struct sroce_send_op sroce_send_ops[] = {
 	[IB_UVERBS_WR_RDMA_WRITE] =
 		STREAM(WRITE, WRITE_LAST, WRITE_ONLY, IB_UVERBS_WC_RDMA_WRITE, QPT_CONNECTED),
@@ -38,14 +38,16 @@ const struct sroce_send_op sroce_send_ops[] = {
 		SINGLE(WIRE_CMP_SWAP, IB_UVERBS_WC_COMP_SWAP, SEND_ATOMIC, false),
 	[IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD] =
 		SINGLE(WIRE_FETCH_ADD, IB_UVERBS_WC_FETCH_ADD, SEND_ATOMIC, false),
-	[IB_UVERBS_WR_LOCAL_INV] = LOCAL(IB_UVERBS_WC_LOCAL_INV),
-	[IB_UVERBS_WR_BIND_MW] = LOCAL(IB_UVERBS_WC_BIND_MW),
+	[IB_UVERBS_WR_LOCAL_INV] = LOCAL(IB_UVERBS_WC_LOCAL_INV, false),
+	[IB_UVERBS_WR_BIND_MW] = LOCAL(IB_UVERBS_WC_BIND_MW, false),
 	[IB_UVERBS_WR_SEND_WITH_INV] =
 		STREAM(SEND, SEND_LAST_INV, SEND_ONLY_INV, IB_UVERBS_WC_SEND, QPT_RELIABLE),
 	[SROCE_WR_FLUSH] = SINGLE(WIRE_FLUSH, SROCE_WC_FLUSH, SEND_FLUSH, false),
 	[SROCE_WR_ATOMIC_WRITE] =
 		SINGLE(WIRE_ATOMIC_WRITE, SROCE_WC_ATOMIC_WRITE, SEND_ATOMIC_WRITE, true),
+	[IB_WR_REG_MR] = LOCAL(IB_WC_REG_MR, true),
 };
+
 /**
  * sroce_send_awaits - is more than an acknowledgement needed for a request?
  * @sq: send side; the caller owns it
@@ -171,7 +173,8 @@ static enum ib_wc_status check_wqe(struct sroce_qp *qp, u32 index, u32 *length)
 	if (wqe->opcode >= ARRAY_SIZE(sroce_send_ops) || wqe->flags & ~flags || wqe->reserved)
 		return IB_WC_LOC_QP_OP_ERR;
 	op = &sroce_send_ops[wqe->opcode];
-	if (!(op->qpts & BIT(qp->ibqp.qp_type)))
+	if (!(op->qpts & BIT(qp->ibqp.qp_type)) ||
+	    (op->kernel && !rdma_is_kernel_res(&qp->ibqp.res)))
 		return IB_WC_LOC_QP_OP_ERR;
 	status = check_data(qp, index, length);
 	if (status != IB_WC_SUCCESS)

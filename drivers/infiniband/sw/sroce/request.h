@@ -28,6 +28,7 @@ enum send_kind {
  * @wc: enum ib_uverbs_wc_opcode of its completion
  * @kind: enum send_kind
  * @inlined: it may have data in place of a list
+ * @kernel: programs don't have it
  * @qpts: types of queue pairs that have it, a bit each
  */
 struct sroce_send_op {
@@ -38,6 +39,7 @@ struct sroce_send_op {
 	u8 wc;
 	u8 kind;
 	bool inlined;
+	bool kernel;
 	u32 qpts;
 };
 

@@ -559,7 +559,19 @@ static enum send_result send_packet(struct send_turn *turn)
 	return stream && !last && !turn->alone ? send_middles(turn) : SENT;
 }
 
-/* Bind a window or invalidate a key. Nothing of it is sent, and so nothing is again. */
+static int do_local(struct sroce_qp *qp, const struct sroce_send_wqe *wqe)
+{
+	switch (wqe->opcode) {
+	case IB_WR_LOCAL_INV:
+		return sroce_key_invalidate(qp, qp->ibqp.pd, wqe->imm_data, false);
+	case IB_WR_REG_MR:
+		return sroce_fast_register(qp, wqe);
+	default:
+		return sroce_mw_bind(qp, wqe);
+	}
+}
+
+/* What a key stands for changes. Nothing of it is sent, and so nothing is again. */
 static enum send_result send_local(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;
@@ -567,7 +579,6 @@ static enum send_result send_local(struct send_turn *turn)
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
 	enum send_result res;
-	int err;
 
 	if (swqe->sent) {
 		/* what is before it is being sent again */
@@ -584,11 +595,7 @@ static enum send_result send_local(struct send_turn *turn)
 	}
 
 	sroce_send_mr_put(qp);
-	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV)
-		err = sroce_key_invalidate(qp, qp->ibqp.pd, wqe->imm_data);
-	else
-		err = sroce_mw_bind(qp, wqe);
-	if (err)
+	if (do_local(qp, wqe))
 		return send_wrong(swqe, IB_WC_MW_BIND_ERR);
 
 	swqe->sent = true;

@@ -37,6 +37,8 @@
 #define SROCE_MAX_CQE		(1U << 22)
 #define SROCE_MAX_MR		(1U << 20)
 #define SROCE_MAX_MW		(1U << 20)
+/* of a fast registration; 64 MiB of small ones */
+#define SROCE_MAX_FAST_PAGES	16384
 #define SROCE_MAX_DM		(64U << 20)
 #define SROCE_MAX_PD		(1U << 20)
 #define SROCE_MAX_AH		(1U << 20)
@@ -93,6 +95,7 @@ struct sroce_mem {
 enum sroce_mr_kind {
 	SROCE_MR_REGION,
 	SROCE_MR_WINDOW,
+	SROCE_MR_FAST,		/* a region that work requests register */
 	SROCE_MR_NULL,		/* SROCE_NULL_LKEY */
 	SROCE_MR_DMA,		/* SROCE_LOCAL_DMA_LKEY */
 };
@@ -100,7 +103,7 @@ enum sroce_mr_kind {
 /**
  * struct sroce_mr - what the data path knows of a memory region or window
  * @ref: the key table's, and one of each packet or burst that copies. A window
- *	that is not bound has none
+ *	that is not bound has none, nor has a fast region that is not registered
  * @idle: the last of @ref is gone; regions
  * @rcu: lookups go by RCU
  * @kind: never changes
@@ -160,6 +163,33 @@ struct sroce_window {
 	struct ib_pd *pd;
 	struct sroce_mr *region;
 	bool dead;
+};
+
+/**
+ * struct sroce_fast - a region for fast registration
+ * @mr: what the data path finds by its key while it is registered; its key is 0 while
+ *	it is not
+ * @lock: guards registering; BH off. As that of a window, nobody who has a region
+ *	takes it
+ * @dead: never to be registered again
+ * @max_pages: room in both lists of pages
+ * @num_pages: in that of @mr
+ * @mapped: @next is what the next registration is of; else it is as before
+ * @next: pages that sroce_map_mr_sg() has collected; the consumer's until it posts
+ */
+struct sroce_fast {
+	struct sroce_mr mr;
+	spinlock_t lock;
+	bool dead;
+	u32 max_pages;
+	u32 num_pages;
+	bool mapped;
+	struct {
+		unsigned long *block;
+		u32 num;
+		unsigned int shift;
+		u64 offset;
+	} next;
 };
 
 struct sroce_mw {
@@ -1534,6 +1564,9 @@ void sroce_key_free(struct sroce_dev *sdev, u32 key);
 struct sroce_mr *sroce_key_find(struct sroce_dev *sdev, u32 key);
 struct sroce_mr *sroce_key_get(struct sroce_dev *sdev, u32 key);
 void sroce_key_put(struct sroce_mr *mr);
+void sroce_key_publish(struct sroce_mr *mr, u32 key);
+void sroce_key_revoke(struct sroce_mr *mr);
+int sroce_key_invalidate(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, bool remote);
 int sroce_mem_linear(struct sroce_mem *mem, void *addr, u64 offset);
 struct ib_mr *sroce_mr_create(struct ib_pd *pd, const struct sroce_mem *mem, u64 iova,
 			      u64 length, int access);
@@ -1555,7 +1588,15 @@ void *sroce_mr_span(struct sroce_mr *mr, u64 addr, u32 *len, bool write);
 int sroce_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
 int sroce_dealloc_mw(struct ib_mw *ibmw);
 int sroce_mw_bind(struct sroce_qp *qp, const struct sroce_send_wqe *wqe);
-int sroce_key_invalidate(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey);
+int sroce_window_invalidate(struct sroce_mr *mr, struct sroce_qp *qp, struct ib_pd *pd, u32 rkey);
+
+/* fastreg.c */
+struct ib_mr *sroce_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type, u32 max_num_sg);
+int sroce_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int num, unsigned int *offset);
+int sroce_fast_prepare(struct sroce_send_wqe *wqe, const struct ib_reg_wr *wr);
+int sroce_fast_register(struct sroce_qp *qp, const struct sroce_send_wqe *wqe);
+int sroce_fast_invalidate(struct sroce_mr *mr, struct ib_pd *pd, u32 rkey, bool remote);
+void sroce_fast_destroy(struct sroce_mr *mr);
 
 /* odp.c */
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING

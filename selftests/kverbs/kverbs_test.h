@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* What the parts of kverbs_test.ko share. */
+#ifndef KVERBS_TEST_H
+#define KVERBS_TEST_H
+
+#include <linux/completion.h>
+#include <rdma/ib_verbs.h>
+
+#define SIZE	65536
+#define DEPTH	16
+
+struct op {
+	struct ib_cqe cqe;
+	struct completion done;
+	struct ib_wc wc;
+};
+
+struct side {
+	struct ib_device *dev;
+	union ib_gid gid;
+	const struct ib_gid_attr *gid_attr;
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+	struct ib_srq *srq;
+	struct ib_qp *qp;
+	u8 *buf;
+	u32 rdma_ctxs;
+	struct op send;
+	struct op recv;
+};
+
+extern struct side sides[2];
+extern unsigned int failed;
+
+#define ok(cond, name) do {						\
+	const bool passed = (cond);					\
+									\
+	pr_info("kverbs: %s - %s\n", passed ? "ok" : "not ok", name);	\
+	failed += !passed;						\
+} while (0)
+
+bool wait_done(struct completion *done);
+void op_init(struct op *op);
+bool op_wait(struct op *op, enum ib_wc_status status);
+struct ib_sge sge(struct side *s, u32 off, u32 len);
+int post(struct side *s, struct ib_send_wr *wr);
+int post_recv(struct side *s, u32 off, u32 len);
+void fill(void);
+int pair_up(enum ib_qp_type type);
+void pair_down(void);
+
+void test_fastreg(struct side *a, struct side *b);
+
+#endif /* KVERBS_TEST_H */
