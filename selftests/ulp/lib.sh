@@ -65,7 +65,7 @@ verify() { # FILE MIB [OPTIONS...]
 
 # How many regions of a kernel consumer's a link has.
 regions_of() { # LINK NAME
-	rdma resource show mr | grep "^dev $1 .*\[$2" | wc -l
+	rdma resource show mr | grep -c "^dev $1 .*\[$2"
 }
 
 rx_bytes() {
