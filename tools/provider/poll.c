@@ -279,10 +279,10 @@ static void sroce_fill_wc(struct ibv_wc *wc, const struct sroce_cqe *cqe)
 
 /*
  * After so many polls that found nothing, the kernel gets the CPU: some microseconds,
- * which is much beside a system call. Then after twice as many, up to 32 times.
+ * which is much beside a system call. Then after twice as many, up to 8 times.
  */
 #define SROCE_PATIENCE	256U
-#define SROCE_MAX_TIMES	5
+#define SROCE_MAX_TIMES	3
 
 /* Is it time to let the kernel have the CPU? @cq is locked and empty. */
 static bool sroce_cq_vain(struct sroce_cq *cq)

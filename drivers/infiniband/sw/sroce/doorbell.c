@@ -43,14 +43,33 @@
 #define LINGER_MAX	64
 #define LINGER_BYTES	(4U << 20)
 
-/* Whose queue pair has been sent something on this CPU; 0 for nobody's */
-static DEFINE_PER_CPU(pid_t, sroce_reader);
+/*
+ * Calls in a row of a program that polls in vain, until who had the CPU last gets it
+ * again: the tick may have taken it before that one has looked
+ */
+#define VAIN_CALLS	8
 
 /**
- * sroce_doorbell_heard - a program has been sent something
+ * struct sroce_readers - whose queue pairs have had something happen on this CPU
+ * @last: a thread; 0 for nobody
+ * @before: the one before that, as the very last may be who looks here
+ * @served: the one that the CPU was handed to
+ * @vain: calls since then of who polls and finds nothing
+ */
+struct sroce_readers {
+	pid_t last;
+	pid_t before;
+	pid_t served;
+	u32 vain;
+};
+
+static DEFINE_PER_CPU(struct sroce_readers, sroce_readers);
+
+/**
+ * sroce_doorbell_heard - a program has been sent something, or a completion
  * @qp: its queue pair
  *
- * Softirq. For who rings on this CPU, if somebody does.
+ * Bottom halves are off. For who rings on this CPU, if somebody does.
  */
 void sroce_doorbell_heard(struct sroce_qp *qp)
 {
@@ -59,8 +78,31 @@ void sroce_doorbell_heard(struct sroce_qp *qp)
 	/* one that has only received so far is known by who made it */
 	if (!pid && qp->ibuc && qp->ibqp.res.task)
 		pid = task_pid_nr(qp->ibqp.res.task);
-	if (pid)
-		this_cpu_write(sroce_reader, pid);
+	if (!pid || pid == this_cpu_read(sroce_readers.last))
+		return;
+	this_cpu_write(sroce_readers.before, this_cpu_read(sroce_readers.last));
+	this_cpu_write(sroce_readers.last, pid);
+}
+
+/* Who but the caller has something to look at: once, and 0 if nobody has. */
+static pid_t take_reader(void)
+{
+	const pid_t me = task_pid_nr(current);
+	struct sroce_readers *r = get_cpu_ptr(&sroce_readers);
+	pid_t pid = r->before == me ? 0 : r->before;
+
+	if (r->last && r->last != me)
+		swap(pid, r->last);
+	r->before = 0;
+	if (pid) {
+		r->served = pid;
+		r->vain = 0;
+	} else if (++r->vain == VAIN_CALLS) {
+		r->vain = 0;
+		pid = r->served == me ? 0 : r->served;
+	}
+	put_cpu_ptr(&sroce_readers);
+	return pid;
 }
 
 static unsigned long switches(const struct task_struct *task)
@@ -78,7 +120,7 @@ static void hand_over(pid_t pid)
 	struct task_struct *task;
 	int tries;
 
-	if (!pid || pid == task_pid_nr(current) || single_task_running())
+	if (!pid || single_task_running())
 		return;
 	rcu_read_lock();
 	task = pid_task(find_pid_ns(pid, &init_pid_ns), PIDTYPE_PID);
@@ -156,7 +198,8 @@ bool sroce_doorbell_answer(struct sroce_qp *qp)
  */
 void sroce_doorbell_start(void)
 {
-	this_cpu_write(sroce_reader, 0);
+	this_cpu_write(sroce_readers.last, 0);
+	this_cpu_write(sroce_readers.before, 0);
 }
 
 /**
@@ -166,7 +209,7 @@ void sroce_doorbell_start(void)
  */
 void sroce_doorbell_hand_over(void)
 {
-	hand_over(this_cpu_read(sroce_reader));
+	hand_over(take_reader());
 }
 
 /**
@@ -178,10 +221,15 @@ void sroce_doorbell_hand_over(void)
  */
 void sroce_doorbell_help(void)
 {
+	const pid_t pid = take_reader();
+
+	if (pid) {
+		hand_over(pid);
+		return;
+	}
 	local_bh_disable();
-	/* runs what is pending */
+	/* runs what is pending: the caller looks first whether that is for it */
 	local_bh_enable();
-	hand_over(this_cpu_xchg(sroce_reader, 0));
 }
 
 /* Has the program taken the last completion of @cq, and @any at all, since @polled? */

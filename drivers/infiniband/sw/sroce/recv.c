@@ -1314,7 +1314,10 @@ void sroce_recv_end(struct sroce_qp *qp)
 	const bool owed = rq->respond || rq->report || rq->num_owed;
 
 	run_mr_put(rq);
-	sroce_doorbell_heard(qp);
+	if (rq->told != rq->news) {
+		rq->told = rq->news;
+		sroce_doorbell_heard(qp);
+	}
 	sroce_qp_unlock(qp);
 	if (owed)
 		sroce_resp_run(qp);

@@ -98,6 +98,7 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 	if (!tell)
 		return;
 
+	sroce_doorbell_heard(qp);
 	switch (sroce_cq_post(sq->cq, &cqe, status != IB_WC_SUCCESS)) {
 	case SROCE_CQ_EVENT:
 		sroce_cq_notify(sq->cq);

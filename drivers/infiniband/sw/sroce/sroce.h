@@ -1106,6 +1106,7 @@ enum sroce_resp_flag {
  * @ack_psn: the last that an acknowledgement alone answers
  * @msn: messages completed, as AETHs report it
  * @news: messages that a program can have noticed
+ * @told: of those, what the doorbell has been told
  * @op: message under way
  * @drop: UC: the message under way has lost a packet
  * @nak_sent: a NAK for @epsn is out, and none is for what follows
@@ -1163,6 +1164,7 @@ struct sroce_rq {
 	u32 ack_psn;
 	u32 msn;
 	u32 news;
+	u32 told;
 	enum sroce_recv_op op;
 	bool drop;
 	bool nak_sent;
