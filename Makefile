@@ -113,8 +113,13 @@ check-all: on_others := provider verbs states errors xfer/random netem rings doo
 	srq kverbs pingpong perftest/rxe pyverbs
 check-all:
 	+@$(MAKE) check KERNEL=bookworm
+	+@$(MAKE) check-apps
 	+@$(MAKE) check KERNEL=trixie T='$(on_others)'
 	+@$(MAKE) check KERNEL=sid T='$(on_others)'
+
+#: check-apps what runs on a link: storage, file systems, MPI and others, from packages
+check-apps:
+	+@$(MAKE) check T='apps ulp cm/tools'
 
 #: check-model the model of the recovery alone: a million schedules
 check-model:
@@ -147,5 +152,5 @@ clean:
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules kverbs ceiling provider install uninstall demo check check-long check-all check-model bench lab built tests clean distclean
+.PHONY: help deps modules kverbs ceiling provider install uninstall demo check check-long check-all check-apps check-model bench lab built tests clean distclean
 .DEFAULT_GOAL := help

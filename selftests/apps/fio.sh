@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # fio's rdma engine: its own protocol of WRITEs, READs and SENDs between two fios.
+# lab: apart
 # lab: timeout 900
 
 . "$(dirname "$0")/../lib.sh"

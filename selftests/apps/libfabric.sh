@@ -3,6 +3,7 @@
 #
 # libfabric's verbs provider: messages, datagrams, and reliable datagrams over both. fi_pingpong
 # compares what arrives (-c).
+# lab: apart
 # lab: timeout 900
 
 . "$(dirname "$0")/../lib.sh"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # Open MPI over UCX: a rank in each host; they compare what they sum.
+# lab: apart
 # lab: timeout 900
 
 . "$(dirname "$0")/../lib.sh"

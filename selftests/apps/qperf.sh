@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # qperf, by RDMA CM; its ver_ tests compare what atomics did.
+# lab: apart
 # lab: timeout 900
 
 . "$(dirname "$0")/../lib.sh"

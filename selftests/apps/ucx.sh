@@ -3,6 +3,7 @@
 #
 # UCX over rc_verbs and ud_verbs: its transports by themselves (UCT), and its protocols over
 # them (UCP). ucx_perftest compares nothing: apps/mpi does, over the same.
+# lab: apart
 # lab: timeout 900
 
 . "$(dirname "$0")/../lib.sh"

@@ -5,6 +5,7 @@
 # that cm/cm has are not here again. What can compare its data does so. With librspreload
 # iperf3 stalls, over rdma_rxe as well, and nuttcp's server crashes: neither is here.
 # LONG=1: files of 100 MB, more programs over IPv6, and all of it within a host.
+# lab: apart
 # lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"

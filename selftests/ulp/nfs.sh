@@ -3,6 +3,7 @@
 #
 # NFS over RDMA: b's kernel serves (nfsd), a mounts it with rdma (rpcrdma).
 # lab: pair
+# lab: apart
 # lab: timeout 1200
 
 . "$(dirname "$0")/lib.sh"

@@ -3,6 +3,7 @@
 #
 # RDS: reliable datagrams between two hosts, by RDMA (rds_rdma).
 # lab: pair
+# lab: apart
 # lab: timeout 600
 
 . "$(dirname "$0")/lib.sh"
