@@ -698,30 +698,20 @@ listens() { # PORT
 		$(host_by $cm_server) ss -Hltn "sport = :$1" | grep -q .
 }
 
-# A client of a server that never ends
-call() { # PORT SERVER-COMMAND -- CLIENT-COMMAND
-	local port=$1 cmd=() rc
-
-	shift
-	while [ "$1" != -- ]; do
-		cmd+=("$1")
-		shift
-	done
-	shift
-	serve "$port" "${cmd[@]}" || return 1
-	# shellcheck disable=SC2046 # a command
-	timeout -k 5 120 $(host_by $cm_client) "$@"
-	rc=$?
-	kill "$server" || { rc=1; cat "$TMP/server"; }
-	wait_pid 60 "$server"
-	return $rc
-}
-
 # A client and its server: both end well.
 pair() { # PORT SERVER-COMMAND -- CLIENT-COMMAND
-	local port=$1 cmd=() rc
+	client_and_server '' "$@"
+}
 
-	shift
+# A client of a server that never ends
+call() { # PORT SERVER-COMMAND -- CLIENT-COMMAND
+	client_and_server stays "$@"
+}
+
+client_and_server() { # [stays] PORT SERVER-COMMAND -- CLIENT-COMMAND
+	local stays=$1 port=$2 cmd=() rc
+
+	shift 2
 	while [ "$1" != -- ]; do
 		cmd+=("$1")
 		shift
@@ -731,6 +721,11 @@ pair() { # PORT SERVER-COMMAND -- CLIENT-COMMAND
 	# shellcheck disable=SC2046 # a command
 	timeout -k 5 120 $(host_by $cm_client) "$@"
 	rc=$?
+	if [ "$stays" ]; then
+		kill "$server" || { rc=1; cat "$TMP/server"; }
+		wait_pid 60 "$server"
+		return $rc
+	fi
 	[ $rc = 0 ] || kill "$server" 2>/dev/null
 	wait_pid 60 "$server" || { rc=$?; echo "server: status $rc"; cat "$TMP/server"; }
 	return $rc

@@ -177,6 +177,8 @@ struct sroce_held {
  * @cqe: what ibv_wc_read_*() read
  * @held: doorbells to be rung when a poller finds nothing: struct sroce_held.
  *	Put there without a lock, taken from there under @lock
+ * @vain: polls in a row that found nothing, since the kernel had the CPU
+ * @times: how often it had, since one found something
  *
  * Each completion queue has a table of its own, and not the context one for
  * all: its lock, which polling holds anyway, is then all that keeps a queue
