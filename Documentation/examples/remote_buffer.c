@@ -206,6 +206,7 @@ int main(int argc, char **argv)
 		return server(argv[2]);
 	if (argc == 4 && !strcmp(argv[1], "-c"))
 		return client(argv[2], argv[3]);
-	fprintf(stderr, "usage: remote_buffer -s ADDRESS\n       remote_buffer -c ADDRESS MESSAGE\n");
+	fprintf(stderr, "usage: remote_buffer -s ADDRESS\n"
+			"       remote_buffer -c ADDRESS MESSAGE\n");
 	return 2;
 }

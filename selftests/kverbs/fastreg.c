@@ -88,7 +88,8 @@ static bool pages_have(struct pages *p, u32 off, u32 from, u32 len)
 		const u8 want = i - off < len ? pattern(from + i - off) : 0xee;
 
 		if (*pages_byte(p, i) != want) {
-			pr_info("kverbs: # byte %u is 0x%x, not 0x%x\n", i, *pages_byte(p, i), want);
+			pr_info("kverbs: # byte %u is 0x%x, not 0x%x\n", i,
+				*pages_byte(p, i), want);
 			return false;
 		}
 	}
@@ -342,7 +343,8 @@ static void test_rights(struct side *a, struct side *b, struct ib_mr *mr, struct
 	fill();
 	pages_clear(p);
 	ok(map(b, mr, p) && reg(b, mr, IB_ACCESS_REMOTE_READ, IB_WC_SUCCESS) &&
-	   write_by(a, mr, IB_WC_REM_ACCESS_ERR) && pages_have(p, 0, 0, 0), "WRITE without the right");
+	   write_by(a, mr, IB_WC_REM_ACCESS_ERR) && pages_have(p, 0, 0, 0),
+	   "WRITE without the right");
 	again();
 	ok(local_inv(b, mr->rkey, IB_WC_SUCCESS) &&
 	   reg(b, mr, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE, IB_WC_SUCCESS) &&

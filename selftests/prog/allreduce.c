@@ -35,8 +35,8 @@ static int ring(int rank, int ranks, int len, long long *out, long long *in)
 
 	for (int i = 0; i < len; i++)
 		out[i] = value(rank, i);
-	MPI_Sendrecv(out, len, MPI_LONG_LONG, (rank + 1) % ranks, 1, in, len, MPI_LONG_LONG, from, 1,
-		     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	MPI_Sendrecv(out, len, MPI_LONG_LONG, (rank + 1) % ranks, 1,
+		     in, len, MPI_LONG_LONG, from, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 	for (int i = 0; i < len; i++)
 		wrong += in[i] != value(from, i);
 	return wrong;
