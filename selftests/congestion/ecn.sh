@@ -193,7 +193,13 @@ is $? 0 "with and without marks: every byte" || diag "$(cat "$TMP/long")"
 diag "KB a second: $((first / 3000)), with marks $((slow / 4000)), then $((last / 3000))"
 between "$(since roce0 rp_cnp_handled)" 1 10000000 "notifications"
 fastest=$((first > last ? first : last))
-# marking costs something as well: a tenth, with a rate that is never obeyed
-between $((slow / 4)) 1 $((fastest / 6)) "with marks, half as fast at most"
+# Marking costs something as well: a tenth, with a rate that is never obeyed. DCQCN's times of
+# 55 us are for fast networks: who sends a packet in so long is hardly slowed down by them.
+# (selftests/gaps has notifications that come oftener.)
+if [ "$fastest" -gt 300000000 ]; then
+	between $((slow / 4)) 1 $((fastest / 6)) "with marks, half as fast at most"
+else
+	skip "with marks, half as fast at most" "a packet takes 10 us or more here"
+fi
 between "$last" $((first / 4)) 1000000000000 "without marks, it is fast again"
 done_testing
