@@ -119,7 +119,7 @@ check-all:
 
 #: check-apps what runs on a link: storage, file systems, MPI and others, from packages
 check-apps:
-	+@$(MAKE) check T='apps ulp cm/tools'
+	+@$(MAKE) check T='apps ulp cm/tools cm/rxe'
 
 #: check-model the model of the recovery alone: a million schedules
 check-model:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # RDMA CM between sroce and rdma_rxe, either of them listening.
+# lab: apart
 # lab: timeout 900
 
 . "$(dirname "$0")/../lib.sh"
