@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -435,6 +436,37 @@ static struct ibv_qp *pair_qp(const struct pair *p, int side, const struct pair_
 	if (!qp)
 		die("create_qp");
 	return qp;
+}
+
+struct ibv_xrcd *xrcd_make(const struct end *e)
+{
+	struct ibv_xrcd_init_attr xa = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+
+	return ibv_open_xrcd(e->ctx, &xa);
+}
+
+struct ibv_srq *xrc_srq_make(const struct end *e, struct ibv_xrcd *xrcd, struct ibv_cq *cq,
+			     struct ibv_srq_attr *attr)
+{
+	struct ibv_srq_init_attr_ex ia = {
+		.attr = *attr,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC,
+		.pd = e->pd,
+		.xrcd = xrcd,
+		.cq = cq,
+	};
+	struct ibv_srq *srq = ibv_create_srq_ex(e->ctx, &ia);
+
+	if (!srq)
+		die("create_srq_ex: %s", strerror(errno));
+	*attr = ia.attr;
+	return srq;
 }
 
 void pair_create(struct pair *p, struct end *a, struct end *b, const struct pair_opts *o)

@@ -167,6 +167,12 @@ int wr_post_ex(struct ibv_qp *qp, const struct ibv_send_wr *wr);
 #define SGE(at, len, key) \
 	&(struct ibv_sge) { .addr = (uintptr_t)(at), .length = (len), .lkey = (key) }
 
+/* NULL where there is none */
+struct ibv_xrcd *xrcd_make(const struct end *e);
+/* @attr: becomes what it has */
+struct ibv_srq *xrc_srq_make(const struct end *e, struct ibv_xrcd *xrcd, struct ibv_cq *cq,
+			     struct ibv_srq_attr *attr);
+
 struct ibv_cq *cq_make(const struct end *e, int entries);
 struct ibv_cq *cq_make_on(const struct end *e, int entries, struct ibv_comp_channel *ch);
 /* The one ring that is mapped between the two: for a test that scribbles on it */

@@ -12,7 +12,6 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -836,11 +835,6 @@ static void srq(void)
 /* Each queue pair to each of several SRQs, which the request names */
 static void xrc_run(const char *name, bool ex)
 {
-	struct ibv_xrcd_init_attr xa = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = -1,
-		.oflags = O_CREAT,
-	};
 	struct stream *all = calloc(XRC_QPS, sizeof(*all));
 	struct ibv_srq *srq[XRC_SRQS];
 	struct ibv_cq *rcq[XRC_SRQS];
@@ -852,26 +846,17 @@ static void xrc_run(const char *name, bool ex)
 
 	c.access = ACCESS_ALL;
 	c.rd_atomic = 4;
-	xrcd = ibv_open_xrcd(eb.ctx, &xa);
+	xrcd = xrcd_make(&eb);
 	if (!xrcd) {
 		ok(false, "%s: an XRC domain", name);
 		free(all);
 		return;
 	}
 	for (i = 0; i < XRC_SRQS; i++) {
-		struct ibv_srq_init_attr_ex sa = {
-			.attr = { .max_wr = 64, .max_sge = 2 },
-			.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
-				     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
-			.srq_type = IBV_SRQT_XRC,
-			.pd = eb.pd,
-			.xrcd = xrcd,
-		};
+		struct ibv_srq_attr sa = { .max_wr = 64, .max_sge = 2 };
 
-		sa.cq = rcq[i] = cq_make(&eb, 200);
-		srq[i] = ibv_create_srq_ex(eb.ctx, &sa);
-		if (!srq[i])
-			die("create_srq_ex");
+		rcq[i] = cq_make(&eb, 200);
+		srq[i] = xrc_srq_make(&eb, xrcd, rcq[i], &sa);
 		t[i] = target_make(&eb, rcq[i], NULL, srq[i], 16, 8000);
 		if (ibv_get_srq_num(srq[i], &t[i]->srqn))
 			die("get_srq_num");

@@ -5,7 +5,6 @@
  * limits armed, and their rings scribbled over.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -575,12 +574,7 @@ static void srq_hostile(void)
 
 static void srq_xrc(void)
 {
-	struct ibv_xrcd_init_attr xa = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = -1,
-		.oflags = O_CREAT,
-	};
-	struct ibv_xrcd *xrcd = ibv_open_xrcd(eb.ctx, &xa);
+	struct ibv_xrcd *xrcd = xrcd_make(&eb);
 	struct ibv_cq *cq = cq_make(&eb, 16);
 	struct ibv_srq *srq[3];
 	uint32_t num[3] = {};
@@ -589,22 +583,12 @@ static void srq_xrc(void)
 	if (!ok(xrcd, "an XRC domain"))
 		return;
 	for (i = 0; i < 3; i++) {
-		struct ibv_srq_init_attr_ex ia = {
-			.attr = { .max_wr = 10, .max_sge = 3 },
-			.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD |
-				     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD,
-			.srq_type = IBV_SRQT_XRC,
-			.pd = eb.pd,
-			.xrcd = xrcd,
-			.cq = cq,
-		};
+		struct ibv_srq_attr attr = { .max_wr = 10, .max_sge = 3 };
 
-		srq[i] = ibv_create_srq_ex(eb.ctx, &ia);
-		if (!srq[i])
-			die("create_srq_ex: %s", strerror(errno));
+		srq[i] = xrc_srq_make(&eb, xrcd, cq, &attr);
 		ok(!ibv_get_srq_num(srq[i], &num[i]) && num[i] && num[i] <= 0xffffff,
 		   "number %u", num[i]);
-		ok(ia.attr.max_wr >= 10 && ia.attr.max_sge >= 3, "as large as asked for");
+		ok(attr.max_wr >= 10 && attr.max_sge >= 3, "as large as asked for");
 	}
 	ok(num[0] != num[1] && num[1] != num[2] && num[0] != num[2], "all differ");
 	is(ibv_close_xrcd(xrcd), EBUSY, "the domain stays while they are there");

@@ -391,6 +391,68 @@ static void drops(void)
 	pair_destroy(&p);
 }
 
+/* What comes again names another queue than the message that has a packet missing. */
+static void xrc(void)
+{
+	struct ibv_srq_attr attr = { .max_wr = 4, .max_sge = 1 };
+	struct ibv_xrcd *xrcd = xrcd_make(&eb);
+	struct ibv_cq *cq = cq_make(&eb, 16);
+	struct ibv_qp *ini, *tgt;
+	struct ibv_srq *srq[2];
+	uint32_t num[2];
+	struct pair p;
+
+	if (!ok(xrcd, "an XRC domain"))
+		return;
+	up(&p);
+	for (int i = 0; i < 2; i++) {
+		srq[i] = xrc_srq_make(&eb, xrcd, cq, &attr);
+		if (ibv_get_srq_num(srq[i], &num[i]))
+			die("get_srq_num");
+	}
+	ini = ibv_create_qp_ex(ea.ctx, &(struct ibv_qp_init_attr_ex) {
+		.cap = { .max_send_wr = 4, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_XRC_SEND,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = ea.pd,
+		.send_cq = p.scq[0],
+	});
+	tgt = ibv_create_qp_ex(eb.ctx, &(struct ibv_qp_init_attr_ex) {
+		.qp_type = IBV_QPT_XRC_RECV,
+		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
+		.xrcd = xrcd,
+	});
+	if (!ini || !tgt)
+		die("create_qp_ex");
+	qps_connect(ini, &ea, 500, tgt, &eb, 500, &p.conn);
+	if (ibv_post_srq_recv(srq[1], &(struct ibv_recv_wr) {
+			.wr_id = 3, .num_sge = 1,
+			.sg_list = SGE(p.buf[1] + LEN, 3 * MTU, p.mr[1]->lkey),
+		}, &(struct ibv_recv_wr *) { NULL }))
+		die("post_srq_recv");
+	pattern_fill(p.buf[1], 5, 0, 100);
+	pattern_fill(p.buf[0] + LEN, 6, 0, 3 * MTU);
+	relay_drop(BACK, 500, 1);
+	relay_drop(THERE, 502, 1);
+	if (POST(ini, .wr_id = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = SIG, .num_sge = 1,
+		 .sg_list = SGE(p.buf[0], 100, p.mr[0]->lkey), .qp_type.xrc.remote_srqn = num[0],
+		 .wr.rdma = { .remote_addr = (uintptr_t)p.buf[1], .rkey = p.mr[1]->rkey }) ||
+	    POST(ini, .wr_id = 2, .opcode = IBV_WR_SEND, .send_flags = SIG, .num_sge = 1,
+		 .sg_list = SGE(p.buf[0] + LEN, 3 * MTU, p.mr[0]->lkey),
+		 .qp_type.xrc.remote_srqn = num[1]))
+		die("post_send");
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a READ for one queue, whose response is lost");
+	wc_is(p.scq[0], 2, IBV_WC_SUCCESS, NULL, "a SEND for another, of which a packet is");
+	wc_is(cq, 3, IBV_WC_SUCCESS, NULL, "it is received");
+	is(relay_dropped(), 2, "both were lost");
+	is(pattern_check(p.buf[0], 5, 0, 100), -1, "every byte of the READ");
+	is(pattern_check(p.buf[1] + LEN, 6, 0, 3 * MTU), -1, "and of the SEND");
+	if (ibv_destroy_qp(ini) || ibv_destroy_qp(tgt) || ibv_destroy_srq(srq[0]) ||
+	    ibv_destroy_srq(srq[1]) || ibv_destroy_cq(cq) || ibv_close_xrcd(xrcd))
+		die("destroy");
+	pair_destroy(&p);
+}
+
 static const struct test tests[] = {
 	TEST(one_write),
 	TEST(one_send),
@@ -401,6 +463,7 @@ static const struct test tests[] = {
 	TEST(one_read),
 	TEST(one_atomic),
 	TEST(mixed),
+	TEST(xrc),
 	TEST(exhausted),
 	TEST(not_ready),
 	TEST(drops),

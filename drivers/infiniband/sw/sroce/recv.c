@@ -1085,17 +1085,25 @@ static void recv_dispatch(struct sroce_qp *qp, struct sroce_rx *rx)
 	}
 }
 
-/* XRC: the shared receive queue that the packet names is part of the request. */
+/*
+ * XRC: the shared receive queue that the packet names is part of the request. It is
+ * looked at in its turn: one that comes again is answered and one that comes early kept,
+ * whatever queue the message under way is for.
+ */
 static void recv_xrc(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	struct sroce_rq *rq = &qp->rq;
 
+	if (rx->pkt.psn != rq->epsn) {
+		recv_dispatch(qp, rx);
+		return;
+	}
 	rq->srq = sroce_srq_get(qp_dev(qp), rx->pkt.srqn);
 	if (rq->srq && rq->srq->ibsrq.srq_type == IB_SRQT_XRC &&
 	    rq->srq->ibsrq.ext.xrc.xrcd == qp->ibqp.xrcd &&
 	    (!rq->has_wqe || rq->wqe_srqn == rx->pkt.srqn))
 		recv_dispatch(qp, rx);
-	else if (wire_psn_diff(rx->pkt.psn, rq->epsn) == 0)
+	else
 		/* Annex A14: XRC SRQ domain violation */
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
 	xrc_end(qp);
