@@ -672,7 +672,8 @@ static bool read_window_open(struct sroce_qp *qp)
 	const u32 window = max(min(2 * sq->cwnd.pkts, 2 * SROCE_SEND_WINDOW / qp->mtu),
 			       sq->cwnd.pkts);
 
-	if (begun - sq->kept.num < window && begun < sq->cwnd.most)
+	if (begun - sq->kept.num < window &&
+	    begun + sq_wqe(sq, sq->nxt)->num_pkts <= sq->cwnd.most)
 		return true;
 	sq->cwnd.full = true;
 	return false;
