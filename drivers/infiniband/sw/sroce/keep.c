@@ -3,6 +3,9 @@
  * Packets that came before their turn, by PSN, until what is missing before
  * them has come: requests at the responder, responses at the requester.
  *
+ * They are a tree of runs: packets that follow each other, in a list. Most come
+ * behind the last one, and leave in their order, which costs no look at the tree.
+ *
  * A packet is kept with its skb, not copied. What an skb pins is all of it, so
  * that is what counts against the bounds, once for all its packets that follow
  * each other here: the first of such a run is charged for it.
@@ -77,25 +80,56 @@ static bool charge_between(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 	return false;
 }
 
-static struct rb_node **find_place(struct sroce_kept *kept, u32 psn, struct rb_node **parent)
+/* PSNs that it stands for: a READ request takes those of its response. */
+static u32 kept_psns(const struct sroce_qp *qp, const struct wire_pkt *pkt)
+{
+	if (pkt->op->class != WIRE_CLASS_READ)
+		return 1;
+	return pkt->dma_len ? DIV_ROUND_UP(pkt->dma_len, qp->mtu) : 1;
+}
+
+/* The first PSN behind a run. */
+static u32 run_end(const struct sroce_qp *qp, const struct sroce_late *run)
+{
+	const struct wire_pkt *pkt = &run->tail->rx.pkt;
+
+	return wire_psn_add(pkt->psn, kept_psns(qp, pkt));
+}
+
+static struct sroce_late *next_run(const struct sroce_late *run)
+{
+	return kept_entry(rb_next(&run->node));
+}
+
+/*
+ * The last run that begins at @psn or before it, if there is one; and where one
+ * that begins at @psn would go.
+ */
+static struct sroce_late *find_run(struct sroce_kept *kept, u32 psn, struct rb_node **parent,
+				   struct rb_node ***place)
 {
 	struct rb_node **link = &kept->tree.rb_node;
+	struct sroce_late *run = kept->last;
 
-	*parent = NULL;
 	/* most come in their order, but for the gap */
-	if (kept->last && wire_psn_diff(psn, kept->last->rx.pkt.psn) > 0) {
-		*parent = &kept->last->node;
-		return &kept->last->node.rb_right;
+	if (run && wire_psn_diff(psn, run->rx.pkt.psn) >= 0) {
+		*parent = &run->node;
+		*place = &run->node.rb_right;
+		return run;
 	}
+	run = NULL;
+	*parent = NULL;
 	while (*link) {
-		s32 diff = wire_psn_diff(psn, kept_entry(*link)->rx.pkt.psn);
-
 		*parent = *link;
-		if (!diff)
-			return NULL;
-		link = diff < 0 ? &(*link)->rb_left : &(*link)->rb_right;
+		if (wire_psn_diff(psn, kept_entry(*link)->rx.pkt.psn) < 0) {
+			link = &(*link)->rb_left;
+		} else {
+			run = kept_entry(*link);
+			link = &(*link)->rb_right;
+		}
 	}
-	return link;
+	*place = link;
+	return run;
 }
 
 static struct sroce_late *kept_alloc(const struct sroce_kept *kept, const struct sroce_rx *rx)
@@ -109,10 +143,22 @@ static struct sroce_late *kept_alloc(const struct sroce_kept *kept, const struct
 		return NULL;
 	late->rx = *rx;
 	late->charge = 0;
+	late->next = NULL;
+	late->tail = late;
 	/* all there is of others are headers, and those are in @rx */
 	if (!rx->pkt.payload_len)
 		late->rx.skb = NULL;
 	return late;
+}
+
+/* What is missing between two runs has come. */
+static void join(struct sroce_kept *kept, struct sroce_late *run, struct sroce_late *next)
+{
+	run->tail->next = next;
+	run->tail = next->tail;
+	rb_erase(&next->node, &kept->tree);
+	if (kept->last == next)
+		kept->last = run;
 }
 
 /**
@@ -127,44 +173,46 @@ static struct sroce_late *kept_alloc(const struct sroce_kept *kept, const struct
  */
 enum sroce_keep sroce_keep(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_rx *rx)
 {
-	struct rb_node *parent, **link;
-	struct sroce_late *late, *prev, *next;
+	struct sroce_late *late, *run, *next;
+	const u32 psn = rx->pkt.psn;
+	struct rb_node *parent, **place;
 
-	link = find_place(kept, rx->pkt.psn, &parent);
-	if (!link)
+	run = find_run(kept, psn, &parent, &place);
+	if (run && wire_psn_diff(psn, run_end(qp, run)) < 0)
 		return SROCE_KEPT_TWICE;
+	if (run == kept->last)
+		next = NULL;
+	else
+		next = run ? next_run(run) : sroce_kept_first(kept);
 	late = kept_alloc(kept, rx);
 	if (!late)
 		goto dropped;
-	rb_link_node(&late->node, parent, link);
-	rb_insert_color(&late->node, &kept->tree);
-	prev = kept_entry(rb_prev(&late->node));
-	next = kept_entry(rb_next(&late->node));
-	if (!charge_between(qp, kept, prev, late, next)) {
-		rb_erase(&late->node, &kept->tree);
+	if (!charge_between(qp, kept, run ? run->tail : NULL, late, next)) {
 		kfree(late);
 		goto dropped;
 	}
+	if (run && psn == run_end(qp, run)) {
+		run->tail->next = late;
+		run->tail = late;
+	} else {
+		rb_link_node(&late->node, parent, place);
+		rb_insert_color(&late->node, &kept->tree);
+		run = late;
+		if (!next)
+			kept->last = run;
+	}
+	if (next && next->rx.pkt.psn == run_end(qp, run))
+		join(kept, run, next);
 	if (late->rx.skb)
 		sroce_late_hold(late->rx.skb);
-	if (!next)
-		kept->last = late;
 	kept->num++;
 	sroce_qp_count(qp, RX_KEPT);
-	trace_sroce_kept(qp, rx->pkt.psn, kept->num, kept->bytes);
+	trace_sroce_kept(qp, psn, kept->num, kept->bytes);
 	return SROCE_KEPT;
 
 dropped:
 	sroce_qp_count(qp, RX_KEPT_DROPPED);
 	return SROCE_KEPT_NOT;
-}
-
-/* PSNs that it stands for: a READ request takes those of its response. */
-static u32 kept_psns(const struct sroce_qp *qp, const struct wire_pkt *pkt)
-{
-	if (pkt->op->class != WIRE_CLASS_READ)
-		return 1;
-	return pkt->dma_len ? DIV_ROUND_UP(pkt->dma_len, qp->mtu) : 1;
 }
 
 /**
@@ -175,12 +223,7 @@ static u32 kept_psns(const struct sroce_qp *qp, const struct wire_pkt *pkt)
  */
 bool sroce_kept_opens(const struct sroce_qp *qp, const struct sroce_kept *kept, u32 psn)
 {
-	const struct wire_pkt *last;
-
-	if (!kept->last)
-		return true;
-	last = &kept->last->rx.pkt;
-	return wire_psn_diff(psn, wire_psn_add(last->psn, kept_psns(qp, last))) > 0;
+	return !kept->last || wire_psn_diff(psn, run_end(qp, kept->last)) > 0;
 }
 
 /**
@@ -193,12 +236,12 @@ bool sroce_kept_opens(const struct sroce_qp *qp, const struct sroce_kept *kept, 
 void sroce_kept_gaps(const struct sroce_qp *qp, const struct sroce_kept *kept, u32 from,
 		     struct wire_gaps *gaps)
 {
-	struct sroce_late *late;
+	struct sroce_late *run;
 	u32 behind = 0;
 
 	gaps->num = 0;
-	for (late = sroce_kept_first(kept); late; late = kept_entry(rb_next(&late->node))) {
-		const u32 first = wire_psn_diff(late->rx.pkt.psn, from);
+	for (run = sroce_kept_first(kept); run; run = next_run(run)) {
+		const u32 first = wire_psn_diff(run->rx.pkt.psn, from);
 
 		if (first > behind) {
 			if (gaps->num == WIRE_GAPS_MAX || first >= U16_MAX)
@@ -208,7 +251,7 @@ void sroce_kept_gaps(const struct sroce_qp *qp, const struct sroce_kept *kept, u
 				.num = first - behind,
 			};
 		}
-		behind = max(behind, first + kept_psns(qp, &late->rx.pkt));
+		behind = max(behind, (u32)wire_psn_diff(run_end(qp, run), from));
 		behind = min_t(u32, behind, U16_MAX);
 	}
 	gaps->end = behind;
@@ -233,15 +276,20 @@ struct sroce_late *sroce_kept_first(const struct sroce_kept *kept)
  */
 void sroce_kept_take(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late)
 {
-	struct sroce_late *next = kept_entry(rb_next(&late->node));
+	struct sroce_late *next = late->next ?: next_run(late);
 
 	if (same_skb(late, next))
 		pass_charge(late, next);
 	else
 		uncharge(qp, kept, late);
-	if (!next)
-		kept->last = NULL;
-	rb_erase(&late->node, &kept->tree);
+	if (late->next) {
+		late->next->tail = late->tail;
+		rb_replace_node(&late->node, &late->next->node, &kept->tree);
+	} else {
+		rb_erase(&late->node, &kept->tree);
+	}
+	if (kept->last == late)
+		kept->last = late->next;
 	kept->num--;
 }
 

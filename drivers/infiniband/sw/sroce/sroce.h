@@ -639,14 +639,20 @@ struct sroce_rx {
 /**
  * struct sroce_late - a packet that has to wait for who may take it
  * @entry: in the list of a queue pair's side
- * @node: or among what it keeps
- * @charge: then, what is counted for it and those of the same skb behind it
+ * @node: or among what it keeps, as the first of a run
+ * @next: then, the next of the run
+ * @tail: of the first, the last of the run
+ * @charge: and what is counted for it and those of the same skb behind it
  * @rx: the packet; its skb is held if there is a payload
  */
 struct sroce_late {
 	union {
 		struct list_head entry;
-		struct rb_node node;
+		struct {
+			struct rb_node node;
+			struct sroce_late *next;
+			struct sroce_late *tail;
+		};
 	};
 	u32 charge;
 	struct sroce_rx rx;
@@ -654,8 +660,8 @@ struct sroce_late {
 
 /**
  * struct sroce_kept - packets that came before their turn
- * @tree: struct sroce_late by PSN
- * @last: the last of them
+ * @tree: runs of struct sroce_late, by the first one's PSN
+ * @last: the first of the last run
  * @num: packets
  * @bytes: that they pin
  */
