@@ -233,6 +233,7 @@ struct sweep {
 	bool implied;
 	u32 num;
 	struct gap gap[WIRE_GAPS_MAX];
+	u32 end;
 	u32 arrived;
 };
 

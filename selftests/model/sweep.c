@@ -79,6 +79,18 @@ static void less_repair(bool implied, struct gap *gap)
 	gap->num = (u16)(gap->num - num);
 }
 
+static void inherit(const struct gap *known, struct gap *gap, ktime_t now)
+{
+	const s32 done = wire_psn_diff(known->psn, gap->psn);
+
+	gap->due = known->due || overdue(known, now);
+	gap->sent = known->sent;
+	if (known->due && done > 0) {
+		gap->psn = known->psn;
+		gap->num -= (u32)done;
+	}
+}
+
 /*
  * What has been missing before is so still, unless it shrank or fell apart: no
  * gap ever grows.
@@ -93,6 +105,7 @@ static void merge(const struct wire_gaps *gaps, bool implied)
 	sweep->due = false;
 	sweep->implied = implied;
 	sweep->num = gaps->num;
+	sweep->end = wire_psn_add(sq->psn_una, gaps->end);
 	for (i = 0; i < gaps->num; i++) {
 		struct gap *gap = &sweep->gap[i];
 		const struct gap *known;
@@ -105,8 +118,11 @@ static void merge(const struct wire_gaps *gaps, bool implied)
 		/* of what was known, the repair may have taken the first */
 		known = find_gap(&old, wire_psn_add(gap->psn, gap->num - 1));
 		if (known) {
-			gap->due = known->due || overdue(known, now);
-			gap->sent = known->sent;
+			inherit(known, gap, now);
+		} else if (old.num &&
+			   wire_psn_diff(wire_psn_add(gap->psn, gap->num), old.end) <= 0) {
+			gap->due = false;
+			gap->sent = now;
 		} else if (!i) {
 			less_repair(implied, gap);
 		}

@@ -125,9 +125,25 @@ static void less_repair(const struct sroce_sq *sq, bool implied, struct sroce_ga
 	gap->num -= num;
 }
 
+/* Of what was known: part of it may have been sent since, in a turn that ended there. */
+static void inherit(const struct sroce_sq *sq, const struct sroce_gap *known,
+		    struct sroce_gap *gap, ktime_t now)
+{
+	const s32 done = wire_psn_diff(known->psn, gap->psn);
+
+	gap->due = known->due || overdue(sq, known, now);
+	gap->sent = known->sent;
+	if (known->due && done > 0) {
+		gap->psn = known->psn;
+		gap->num -= done;
+	}
+}
+
 /*
- * What has been missing before is so still, unless it shrank or fell apart: no
- * gap ever grows. Return: packets that were not known to be.
+ * What has been missing before is so still, unless it shrank or fell apart: no gap
+ * ever grows, and what had arrived is not missing. A peer that says so gets it
+ * when that is overdue, as what has been sent. Return: packets that were not known
+ * to be missing.
  */
 static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied)
 {
@@ -139,6 +155,7 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 	sweep->due = false;
 	sweep->implied = implied;
 	sweep->num = gaps->num;
+	sweep->end = wire_psn_add(sq->psn_una, gaps->end);
 	for (i = 0; i < gaps->num; i++) {
 		struct sroce_gap *gap = &sweep->gap[i];
 		const struct sroce_gap *known;
@@ -151,8 +168,11 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 		/* of what was known, repair.c may have taken the first */
 		known = find_gap(&old, wire_psn_add(gap->psn, gap->num - 1));
 		if (known) {
-			gap->due = known->due || overdue(sq, known, now);
-			gap->sent = known->sent;
+			inherit(sq, known, gap, now);
+		} else if (old.num && wire_psn_diff(wire_psn_add(gap->psn, gap->num),
+						    old.end) <= 0) {
+			gap->due = false;
+			gap->sent = now;
 		} else {
 			lost += gap->num;
 			if (!i)

@@ -787,6 +787,7 @@ struct sroce_gap {
  * @implied: responses tell of it: requests that have none have arrived
  * @num: gaps
  * @gap: by PSN
+ * @end: the packet behind all that is known of
  * @arrived: packets that the peer has, behind one that it lacks
  */
 struct sroce_sweep {
@@ -794,6 +795,7 @@ struct sroce_sweep {
 	bool implied;
 	u32 num;
 	struct sroce_gap gap[WIRE_GAPS_MAX];
+	u32 end;
 	u32 arrived;
 };
 
