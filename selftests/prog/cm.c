@@ -156,6 +156,17 @@ static struct rdma_cm_id *request(struct rdma_cm_id *listener, struct rdma_cm_ev
 	return (*ev)->id;
 }
 
+/* The identifier for the call of which nothing is to be known, with a queue pair */
+static struct rdma_cm_id *taken(struct rdma_cm_id *listener)
+{
+	struct rdma_cm_event *ev;
+	struct rdma_cm_id *called = request(listener, &ev);
+
+	rdma_ack_cm_event(ev);
+	qp_make(called);
+	return called;
+}
+
 static void called_drop(struct rdma_cm_id *id)
 {
 	rdma_destroy_qp(id);
@@ -194,9 +205,7 @@ static void private_data(void)
 	caller = caller_make(PORT);
 	if (call(caller, NULL, 0))
 		die("connect");
-	called = request(listener, &ev);
-	rdma_ack_cm_event(ev);
-	qp_make(called);
+	called = taken(listener);
 	param.private_data_len = REP_PRIVATE;
 	is(rdma_accept(called, &param), 0, "%d bytes", REP_PRIVATE);
 	ev = event(caller);
@@ -261,9 +270,7 @@ static void qp_in_error(void)
 	caller = caller_make(PORT);
 	if (call(caller, NULL, 0))
 		die("connect");
-	called = request(listener, &ev);
-	rdma_ack_cm_event(ev);
-	qp_make(called);
+	called = taken(listener);
 	qp_to_err(called->qp);
 	ok(rdma_accept(called, &param) && errno == EINVAL, "accept with a queue pair in ERR: EINVAL");
 	called_drop(called);
@@ -277,9 +284,7 @@ static void qp_in_error(void)
 	if (call(caller, NULL, 0)) {
 		ok(errno == EINVAL, "a call with a queue pair in ERR: EINVAL");
 	} else {
-		called = request(listener, &ev);
-		rdma_ack_cm_event(ev);
-		qp_make(called);
+		called = taken(listener);
 		if (rdma_accept(called, &param))
 			die("accept: %s", strerror(errno));
 		ev = event(caller);

@@ -10,14 +10,11 @@
 
 #include "sroce.h"
 
-#define FAST_ACCESS							\
-	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
-	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
-	 SROCE_ACCESS_FLUSH | IB_ACCESS_OPTIONAL)
-
 #define FAST_REMOTE							\
 	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |		\
 	 IB_ACCESS_REMOTE_ATOMIC | SROCE_ACCESS_FLUSH)
+
+#define FAST_ACCESS	(IB_ACCESS_LOCAL_WRITE | FAST_REMOTE | IB_ACCESS_OPTIONAL)
 
 static struct sroce_fast *to_fast(struct sroce_mr *mr)
 {
@@ -202,7 +199,7 @@ static int fast_register(struct sroce_fast *fast, struct sroce_qp *qp,
  * @wqe: the request, the kernel's copy
  *
  * IBTA Vol.1 11.4.1.1, Fast Register Physical MR. BH is off, and no region held.
- * Return: 0, or an errno and the region is what it was.
+ * Return: 0, or an errno: what is registered stays, and what is not is not.
  */
 int sroce_fast_register(struct sroce_qp *qp, const struct sroce_send_wqe *wqe)
 {

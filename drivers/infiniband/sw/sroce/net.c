@@ -798,13 +798,12 @@ static struct rx_burst rx_start(struct net *net, struct sk_buff *skb, bool ipv6)
 /* Packets of @seg bytes each, the last may be shorter, from @off on. */
 static void rx_segments(struct rx_burst *rx, u32 off, u32 seg)
 {
+	const bool multicast = sroce_skb_multicast(rx->skb, rx->ipv6);
 	u32 left = rx->skb->len - off;
 
 	rx_piece(&rx->pos);
 	sroce_rx_copy(&rx->pos, NULL, off);
 	sroce_count(rx->sdev, RX_BURSTS);
-	sroce_count_at(rx->sdev, SROCE_CNT_PORT_UNI_RCV + sroce_skb_multicast(rx->skb, rx->ipv6),
-		       DIV_ROUND_UP(left, seg));
 	sroce_count_add(rx->sdev, PORT_RCV_BYTES, left);
 	trace_sroce_receive(left, DIV_ROUND_UP(left, seg));
 	while (left) {
@@ -812,6 +811,7 @@ static void rx_segments(struct rx_burst *rx, u32 off, u32 seg)
 		left -= min(left, seg);
 		left -= rx_middles(rx, left, seg);
 	}
+	sroce_count_at(rx->sdev, SROCE_CNT_PORT_UNI_RCV + multicast, rx->num);
 	run_end(rx);
 }
 

@@ -1799,6 +1799,7 @@ int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u3
 		    u32 rqpn);
 void sroce_path_release(struct sroce_path *path);
 struct dst_entry *sroce_path_dst(struct sroce_path *path);
+
 static inline bool sroce_skb_multicast(const struct sk_buff *skb, bool ipv6)
 {
 	return ipv6 ? ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr) :
