@@ -853,6 +853,11 @@ malformed:
 	sroce_count(rx.sdev, RX_MALFORMED);
 }
 
+/* Skbs that arrive within the sending of another; each takes its part of the stack. */
+#define SELF_MAX_DEPTH	8
+
+static DEFINE_PER_CPU(unsigned int, sroce_self_depth);
+
 /**
  * sroce_net_self - what is sent to its sender's own address has arrived
  * @skb: from its IP header on, with its route; consumed
@@ -861,21 +866,28 @@ malformed:
  *
  * Bottom halves are off. What this makes others send comes back here: a queue
  * pair's sides have one owner at a time, so that one that is at it is left a
- * note, and this nests no deeper than there are sides of two queue pairs.
+ * note, and between two queue pairs this nests no deeper than they have sides. A
+ * program can connect many in a ring, where each makes the next one send.
  *
- * Return: 0.
+ * Return: 0; -ENOBUFS if this is nested too deep, and it has to be sent again.
  */
 int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6)
 {
 	const u32 off = skb_transport_offset(skb) + WIRE_UDP_LEN;
 	struct rx_burst rx;
 
+	if (__this_cpu_inc_return(sroce_self_depth) > SELF_MAX_DEPTH) {
+		__this_cpu_dec(sroce_self_depth);
+		kfree_skb(skb);
+		return -ENOBUFS;
+	}
 	skb->dev = sroce_dst_dev(skb_dst(skb));
 	rx = rx_start(net, skb, ipv6);
 	rx.self = true;
 	if (rx.sdev)
 		rx_segments(&rx, off, skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : skb->len - off);
 	consume_skb(skb);
+	__this_cpu_dec(sroce_self_depth);
 	return 0;
 }
 
