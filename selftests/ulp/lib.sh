@@ -63,6 +63,23 @@ verify() { # FILE MIB [OPTIONS...]
 		"${@:3}"
 }
 
+# A disk with files on it.
+file_system() { # DEVICE
+	local want
+
+	run "a file system is made" mkfs.ext4 -q -E lazy_itable_init=0 "$1"
+	mkdir -p "$TMP/mnt" "$TMP/tree"
+	mount "$1" "$TMP/mnt" || bail "cannot mount it"
+	defer "umount $TMP/mnt"
+	tree_make "$TMP/tree"
+	want=$(tree_sum "$TMP/tree")
+	run "files are copied" cp -r "$TMP/tree" "$TMP/mnt"
+	forget_pages
+	is "$(tree_sum "$TMP/mnt/tree")" "$want" "and are what they were"
+	umount "$TMP/mnt"
+	run "the file system is sound" fsck.ext4 -fn "$1"
+}
+
 # How many regions of a kernel consumer's a link has.
 regions_of() { # LINK NAME
 	rdma resource show mr | grep -c "^dev $1 .*\[$2"
@@ -70,6 +87,15 @@ regions_of() { # LINK NAME
 
 rx_bytes() {
 	hw_counter "$me" rx_bytes
+}
+
+busier() { # BYTES
+	[ "$(rx_bytes)" -gt "$1" ]
+}
+
+# Until much more has come than goes without saying.
+busy() {
+	wait_for 60 busier $(($(rx_bytes) + 1000000))
 }
 
 # The link goes under its consumer, and the module after it.

@@ -47,36 +47,16 @@ state_is() { # STATE
 	[ "$(cat $ctrl/state)" = "$1" ]
 }
 
-file_system() {
-	local want
-
-	run "a file system is made" mkfs.ext4 -q -E lazy_itable_init=0 /dev/nvme0n1
-	mkdir -p "$TMP/mnt" "$TMP/tree"
-	mount /dev/nvme0n1 "$TMP/mnt" || bail "cannot mount it"
-	defer "umount $TMP/mnt"
-	tree_make "$TMP/tree"
-	want=$(tree_sum "$TMP/tree")
-	run "files are copied" cp -r "$TMP/tree" "$TMP/mnt"
-	forget_pages
-	is "$(tree_sum "$TMP/mnt/tree")" "$want" "and are what they were"
-	umount "$TMP/mnt"
-	run "the file system is sound" fsck.ext4 -fn /dev/nvme0n1
-}
-
 # While there are reads and writes, the other host lets us down; it is told when to come back.
 outage() { # NAME STEP
 	verify /dev/nvme0n1 $mib >"$TMP/fio" 2>&1 &
 	fio=$!
-	wait_for 60 busier $(($(rx_bytes) + 1000000))
+	busy
 	meet "$2"
 	wait_for 120 not state_is live && ok "$1: it is noticed" || not_ok "$1: it is noticed"
 	meet "$2-noticed" 240
 	wait_for 240 state_is live && ok "$1: connected again" || not_ok "$1: connected again"
 	run "$1: what is read is what was written" wait_fio $fio
-}
-
-busier() { # BYTES
-	[ "$(rx_bytes)" -gt "$1" ]
 }
 
 wait_fio() { # PID
@@ -96,7 +76,7 @@ use() {
 	run "what is read is what was written" verify /dev/nvme0n1 $mib
 	between $(($(rx_bytes) - before)) $((mib << 20)) 10000000000 "by way of the link"
 	meet verified
-	file_system
+	file_system /dev/nvme0n1
 	outage "the target's port goes" port
 	[ -z "$LONG" ] || outage "the target's netdev goes" netdev
 	meet used 300
