@@ -463,6 +463,12 @@ static void rx_marked(struct rx_burst *rx, u32 num)
 	}
 }
 
+/* Full and limited members alike, 10.9.3: the port is a full one */
+static bool wrong_pkey(const struct wire_pkt *pkt)
+{
+	return (pkt->pkey & 0x7fff) != (SROCE_PKEY & 0x7fff);
+}
+
 /* Is the packet of this queue pair's connection, or is there none? */
 static bool rx_admit(struct rx_burst *rx, bool admits, const struct wire_pkt *pkt)
 {
@@ -474,7 +480,7 @@ static bool rx_admit(struct rx_burst *rx, bool admits, const struct wire_pkt *pk
 	rx->bytes += pkt->payload_len;
 	if (unlikely(rx->ce))
 		rx_marked(rx, 1);
-	if ((pkt->pkey & 0x7fff) != (SROCE_PKEY & 0x7fff)) {
+	if (wrong_pkey(pkt)) {
 		sroce_qp_count(rx->qp, RX_WRONG_PKEY);
 		return false;
 	}
@@ -532,7 +538,7 @@ static bool rx_suits(const struct rx_burst *rx, const struct wire_pkt *pkt)
 }
 
 /* The peer says that a queue on the way to it grows, Annex A17.9.3 */
-static void rx_notified(struct rx_burst *rx)
+static void rx_notified(struct rx_burst *rx, const struct wire_pkt *pkt)
 {
 	struct sroce_qp *qp = rx->qp;
 	bool admits;
@@ -543,6 +549,10 @@ static void rx_notified(struct rx_burst *rx)
 	spin_unlock_bh(&qp->rq.lock);
 	if (!admits) {
 		sroce_qp_count(qp, RX_WRONG_PEER);
+		return;
+	}
+	if (wrong_pkey(pkt)) {
+		sroce_qp_count(qp, RX_WRONG_PKEY);
 		return;
 	}
 	sroce_qp_count(qp, RX_CNP);
@@ -560,7 +570,7 @@ static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet)
 	if (rx->no_qp)
 		sroce_count(rx->sdev, RX_NO_QP);
 	else if (pkt->op->class == WIRE_CLASS_CNP)
-		rx_notified(rx);
+		rx_notified(rx, pkt);
 	else if (!rx_suits(rx, pkt))
 		return;
 	else if (pkt->op->flags & WIRE_RESPONSE)
