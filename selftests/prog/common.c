@@ -691,21 +691,40 @@ void mr_drop(struct ibv_mr *mr)
 	free(p);
 }
 
-static uint32_t crc32_of(const uint8_t *p, size_t n)
+static uint32_t crc32_of(uint32_t crc, const uint8_t *p, size_t n)
 {
 	static uint32_t table[256];
-	uint32_t crc = ~0U;
 	unsigned int i, k;
 
 	for (i = 0; !table[255] && i < 256; i++) {
-		crc = i;
+		uint32_t c = i;
+
 		for (k = 0; k < 8; k++)
-			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
-		table[i] = crc;
+			c = c >> 1 ^ (c & 1 ? 0xedb88320 : 0);
+		table[i] = c;
 	}
-	for (crc = ~0U; n--; p++)
+	for (; n--; p++)
 		crc = crc >> 8 ^ table[(crc ^ *p) & 0xff];
-	return ~crc;
+	return crc;
+}
+
+uint32_t icrc_of(const uint8_t *ip, size_t len)
+{
+	static const uint8_t mutable4[] = { 1, 8, 10, 11, 26, 27, 32 };
+	static const uint8_t mutable6[] = { 1, 2, 3, 7, 46, 47, 52 };
+	const bool v6 = ip[0] >> 4 == 6;
+	const uint8_t *mutable = v6 ? mutable6 : mutable4;
+	uint8_t head[8 + 64];
+	const size_t n = min(len, sizeof(head) - 8);
+
+	/* IBTA annex A17: what routers may change counts as ones, and so do 8 bytes before it */
+	memset(head, 0xff, 8);
+	memcpy(head + 8, ip, n);
+	for (unsigned int i = 0; i < ARRAY_SIZE(mutable4); i++)
+		head[8 + mutable[i]] = 0xff;
+	if (v6)
+		head[8] |= 0x0f;
+	return ~crc32_of(crc32_of(~0U, head, 8 + n), ip + n, len - n);
 }
 
 int forger(void)
@@ -720,14 +739,12 @@ int forger(void)
 void forge_pkt(int fd, const struct pair *p, int side, uint8_t opcode, uint32_t psn,
 	       const void *body, size_t len)
 {
-	uint8_t buf[8 + 4500] = {}, *ip = buf + 8, *udp = ip + 20, *bth = udp + 8;
-	static const unsigned int mutable[] = { 1, 8, 10, 11, 26, 27, 32 };
+	uint8_t ip[4500] = {}, *udp = ip + 20, *bth = udp + 8;
 	struct sockaddr_in to = { .sin_family = AF_INET };
 	size_t total = 40 + len + 4;
-	uint8_t sent[sizeof(buf)];
 	uint32_t v;
 
-	if (8 + total > sizeof(buf))
+	if (total > sizeof(ip))
 		die("forge: %zu bytes", len);
 	ip[0] = 0x45;
 	ip[2] = total >> 8;
@@ -750,15 +767,10 @@ void forge_pkt(int fd, const struct pair *p, int side, uint8_t opcode, uint32_t 
 	v = htobe32(psn & 0xffffff);
 	memcpy(bth + 8, &v, 4);
 	memcpy(bth + 12, body, len);
-	memcpy(sent, buf, sizeof(buf));
-	/* IBTA annex A17: what routers may change counts as ones, and so do 8 bytes before it */
-	memset(buf, 0xff, 8);
-	for (unsigned int i = 0; i < ARRAY_SIZE(mutable); i++)
-		ip[mutable[i]] = 0xff;
-	v = htole32(crc32_of(buf, 8 + total - 4));
-	memcpy(sent + 8 + total - 4, &v, 4);
+	v = htole32(icrc_of(ip, total - 4));
+	memcpy(ip + total - 4, &v, 4);
 	memcpy(&to.sin_addr, ip + 16, 4);
-	if (sendto(fd, sent + 8, total, 0, (void *)&to, sizeof(to)) != (ssize_t)total)
+	if (sendto(fd, ip, total, 0, (void *)&to, sizeof(to)) != (ssize_t)total)
 		die("raw socket: %s", strerror(errno));
 }
 

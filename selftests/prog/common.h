@@ -185,6 +185,9 @@ struct sroce_ring *ring_at(uint32_t prod);
 struct ibv_mr *mr_make(const struct end *e, size_t len, int access);
 void mr_drop(struct ibv_mr *mr);	/* with its memory */
 
+/* The ICRC of a packet: its @len bytes from the IP header on, without that */
+uint32_t icrc_of(const uint8_t *ip, size_t len);
+
 /*
  * A packet as if from @side of a pair, with its ICRC: IPv4, UDP, BTH, and the headers and
  * payload that the caller gives. @fd: forger()'s, made on that side's host.

@@ -1,0 +1,18 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# Packets of every opcode, with every fault, to every kind of queue pair in every state;
+# and a fuzzer's, COUNT of them (50000; LONG=1: 10 million) from SEED. Others' messages
+# beside them arrive intact.
+# lab: timeout 3600
+
+. "$(dirname "$0")/../lib.sh"
+
+[ "$TYPE" = sroce ] || skip_all "what it answers is sroce's"
+[ -z "$LONG" ] || export COUNT=${COUNT:-10000000}
+two_hosts hostile
+ip -n b addr add fd77::99/64 dev v1 nodad || bail "no second address"
+for t in ${HOSTILE:-every_rc every_rc4 every_uc every_ud every_xrc truncated responses notified fuzz}; do
+	tap_from "$t" "$BIN/hostile" -d roce0 -D roce1 "$t"
+done
+done_testing
