@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # The firewall is respected: a rule that drops UDP port 4791 in INPUT stops the
-# traffic, and a flow that is tracked is confirmed.
+# traffic, a flow that is tracked is confirmed, and what queue pairs send has no user.
 # lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
@@ -44,6 +44,18 @@ if in_ns b nft add rule inet t in ct state new counter accept 2>/dev/null; then
 	like "$flows" "src=192.168.77.1 dst=192.168.77.2 sport=[0-9]* dport=4791" "the flow is confirmed"
 else
 	skip "connection tracking" "not in this kernel"
+fi
+in_ns b nft flush chain inet t in
+
+# Documentation/trust.rst: users do not send to the port by sockets
+if in_ns b nft add chain inet t out "{ type filter hook output priority 0; }" &&
+	in_ns b nft add rule inet t out udp dport 4791 meta skuid != 0 counter drop; then
+	run "what queue pairs send is no user's" xfer -n 20
+	like "$(in_ns b nft list chain inet t out)" "packets 0" "and none of it was dropped"
+	in_ns b setpriv --reuid 65534 bash -c "echo x >/dev/udp/192.168.77.1/4791" 2>"$TMP/send"
+	like "$(in_ns b nft list chain inet t out)" "packets 1" "a user's datagram is"
+else
+	skip "a rule for users" "not in this kernel"
 fi
 in_ns b nft delete table inet t
 run "after all" xfer -n 20
