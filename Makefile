@@ -31,7 +31,7 @@ step = @printf '  %-8s %s\n'
 help:
 	@echo 'make TARGET [VARIABLE=VALUE...]'
 	@echo
-	@sed -n 's/^#: \([^ ]*\) */  \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+	@sed -n 's/^#: \([^ ]*\) */  \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 	@echo
 	@echo '  KDIR=$(KDIR)'
 	@echo '  BUILD=$(BUILD)   (built sroce.ko)'
@@ -110,9 +110,10 @@ check-long:
 
 #: check-all  as check, and on the newer kernels the tests that a kernel matters to
 check-all: on_others := provider verbs states errors xfer/random netem rings doorbell link life cm mr \
-	srq kverbs pingpong perftest/rxe pyverbs
+	srq kverbs pingpong perftest/rxe pyverbs static
 check-all:
 	+@$(MAKE) check KERNEL=bookworm
+	+@$(MAKE) check T=static/build
 	+@$(MAKE) check-apps
 	+@$(MAKE) check KERNEL=trixie T='$(on_others)'
 	+@$(MAKE) check KERNEL=sid T='$(on_others)'
@@ -120,6 +121,12 @@ check-all:
 #: check-apps what runs on a link: storage, file systems, MPI and others, from packages
 check-apps:
 	+@$(MAKE) check T='apps ulp cm/tools cm/rxe'
+
+#: check-static what compilers and readers of the source say, for each of the three kernels
+check-static:
+	+@$(MAKE) check KERNEL=bookworm T=static
+	+@$(MAKE) check KERNEL=trixie T=static
+	+@$(MAKE) check KERNEL=sid T=static
 
 #: check-model the model of the recovery alone: a million schedules
 check-model:
@@ -152,5 +159,6 @@ clean:
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules kverbs ceiling provider install uninstall demo check check-long check-all check-apps check-model bench lab built tests clean distclean
+.PHONY: help deps modules kverbs ceiling provider install uninstall demo check check-long check-all check-apps \
+	check-static check-model bench lab built tests clean distclean
 .DEFAULT_GOAL := help

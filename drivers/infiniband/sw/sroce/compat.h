@@ -31,10 +31,6 @@
 #include <linux/unaligned.h>
 #endif
 
-#ifndef CONFIG_64BIT
-#error "sroce needs a 64-bit kernel"
-#endif
-
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
 static inline void hrtimer_setup(struct hrtimer *timer,
 				 enum hrtimer_restart (*function)(struct hrtimer *),
