@@ -22,8 +22,8 @@ static struct end ea, eb;
 #define CHUNK (64 * MTU)
 
 /* keep.c's bounds: of a side of a queue pair, and of a link */
-#define SIDE_PKTS 4096
-#define SIDE_BYTES (12LL << 20)
+#define SIDE_PKTS 8192
+#define SIDE_BYTES (24LL << 20)
 #define LINK_BYTES (128LL << 20)
 
 /* More packets than a side may hold, full and empty ones; bytes count as they are pinned */

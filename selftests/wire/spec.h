@@ -363,6 +363,10 @@ static inline size_t spec_put_gaps(uint8_t *p, const uint8_t *missing, uint32_t 
 	size_t len = 4;
 
 	memcpy(p, SPEC_GAPS_MAGIC, 4);
+	if (!end) {
+		memset(p + 4, 0, 4);
+		return memchr(missing, 1, SPEC_RUN) ? 0 : 8;
+	}
 	if (!missing[0] || end > 0xffff || memchr(missing + end, 1, SPEC_RUN - end) ||
 	    missing[end - 1])
 		return 0;
@@ -379,23 +383,23 @@ static inline size_t spec_put_gaps(uint8_t *p, const uint8_t *missing, uint32_t 
 	return len + 4;
 }
 
-/* Return: gaps of the report at @p; 0 if it is none. */
-static inline uint32_t spec_gaps(const uint8_t *p, size_t len)
+/* Return: gaps of the report at @p; -1 if it is none. */
+static inline int spec_gaps(const uint8_t *p, size_t len)
 {
 	static uint8_t missing[SPEC_RUN];
 	uint8_t again[SPEC_GAPS_LEN];
 	const uint8_t *word;
 	uint32_t end;
 
-	if (len < 12 || len > SPEC_GAPS_LEN || len % 4)
-		return 0;
+	if (len < 8 || len > SPEC_GAPS_LEN || len % 4)
+		return -1;
 	memset(missing, 0, sizeof(missing));
 	for (word = p + 4; word < p + len - 4; word += 4)
 		memset(missing + spec_bits(word, 0, 16), 1, spec_bits(word, 16, 16));
 	end = (uint32_t)spec_bits(word, 0, 16);
-	if (!end || spec_put_gaps(again, missing, end) != len || memcmp(again, p, len))
-		return 0;
-	return (uint32_t)(len / 4 - 2);
+	if (spec_put_gaps(again, missing, end) != len || memcmp(again, p, len))
+		return -1;
+	return (int)(len / 4 - 2);
 }
 
 #endif /* WIRE_SPEC_H */

@@ -166,14 +166,26 @@ static enum ib_wc_status nak_status(u8 code)
 /* It says what comes behind something that is missing: kept until that has come. */
 static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
-	const bool opens = sroce_kept_opens(qp, &qp->sq.kept, rx->pkt.psn);
 	const enum sroce_keep kept = sroce_keep(qp, &qp->sq.kept, rx);
 
 	if (kept == SROCE_KEPT_TWICE)
 		sroce_qp_count(qp, STALE_ACK);
+	sroce_gaps_arrived(&qp->sq, rx->pkt.psn);
 	sroce_repair_nak(qp, 0);
-	if (opens && kept == SROCE_KEPT)
+	if (kept == SROCE_KEPT_APART)
 		sroce_gaps_implied(qp);
+}
+
+/* The same of a request that is missing. From a peer that keeps what is behind it, that is all. */
+static void nak_early(struct sroce_qp *qp, struct sroce_rx *rx)
+{
+	if (!qp->sq.repair.reports) {
+		ack_early(qp, rx);
+		return;
+	}
+	sroce_qp_count(qp, SEQ_ERR);
+	sroce_repair_nak(qp, 0);
+	sroce_gaps_request(qp, rx->pkt.psn);
 }
 
 /* All before which PSN does a response acknowledge? */
@@ -212,7 +224,7 @@ static void ack_acknowledge(struct sroce_qp *qp, struct sroce_rx *rx)
 			sroce_send_fail(qp, nak_status(syndrome & WIRE_AETH_VALUE_MASK),
 					syndrome);
 		else if (limit != upto)
-			ack_early(qp, rx);
+			nak_early(qp, rx);
 		else
 			sroce_repair_nak(qp, syndrome);
 		return;

@@ -20,6 +20,20 @@ void sroce_gaps_reset(struct sroce_qp *qp)
 	sweep->due = false;
 	sweep->num = 0;
 	sweep->arrived = 0;
+	sweep->newest = qp->sq.psn_una;
+	sweep->request.num = 0;
+	sweep->request.due = false;
+}
+
+/**
+ * sroce_gaps_arrived - all the peer has, or we have of it, lies before @psn
+ * @sq: send side, the caller's
+ * @psn: that, as far as is known
+ */
+void sroce_gaps_arrived(struct sroce_sq *sq, u32 psn)
+{
+	if (wire_psn_diff(psn, sq->sweep.newest) > 0)
+		sq->sweep.newest = psn;
 }
 
 /**
@@ -51,10 +65,45 @@ static const struct sroce_gap *find_gap(const struct sroce_sweep *sweep, u32 psn
 	return NULL;
 }
 
-/* Sent so long ago that it is lost: twice that, as a probe sees to the oldest. */
+/* Packets that were sent behind it and have overtaken it, before it is lost: RFC 9002, 6.1.1 */
+#define OVERTAKEN	3
+
+/**
+ * sroce_gaps_overtaken - has what was sent again been lost again?
+ * @sq: send side, the caller's
+ * @sent: when it was sent
+ * @behind: the first PSN that had not been sent before that
+ * @now: the time
+ *
+ * It has if something came that was sent behind it, and an answer ought to be there: a part
+ * of a READ may wait for others at its responder.
+ */
+bool sroce_gaps_overtaken(const struct sroce_sq *sq, ktime_t sent, u32 behind, ktime_t now)
+{
+	const u64 wait = max(sq->repair.took, sroce_cwnd_least(sq));
+
+	return wait && wire_psn_diff(sq->sweep.newest, behind) > OVERTAKEN &&
+	       ktime_after(now, ktime_add_ns(sent, wait));
+}
+
+/* If nothing tells, when an answer is overdue: twice that, as a probe sees to the oldest. */
 static bool overdue(const struct sroce_sq *sq, const struct sroce_gap *gap, ktime_t now)
 {
-	return ktime_after(now, ktime_add_ns(gap->sent, 2 * sroce_repair_answer_ns(sq, now)));
+	return sroce_gaps_overtaken(sq, gap->sent, gap->behind, now) ||
+	       ktime_after(now, ktime_add_ns(gap->sent, 2 * sroce_repair_answer_ns(sq, now)));
+}
+
+/**
+ * sroce_gaps_sent - a gap is sent again, behind all that was sent until now
+ * @sq: send side, the caller's
+ * @gap: the gap
+ * @now: the time
+ */
+void sroce_gaps_sent(const struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
+{
+	gap->due = false;
+	gap->sent = now;
+	gap->behind = sq->psn_end;
 }
 
 /**
@@ -100,25 +149,38 @@ void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now)
 	/* the oldest packet is in the first gap, or in none */
 	if (qp->sq.sweep.num && gap_has(gap, qp->sq.psn_una) &&
 	    wire_psn_diff(end, wire_psn_add(gap->psn, gap->num)) >= 0) {
-		gap->due = false;
-		gap->sent = now;
+		sroce_gaps_sent(&qp->sq, gap, now);
 	}
 }
 
+static u32 gap_end(const struct sroce_gap *gap)
+{
+	return wire_psn_add(gap->psn, gap->num);
+}
+
+/* A part of a READ is given in order: is @gap missing in one up to @end, asked for at @sent? */
+static bool is_hole(const struct sroce_sq *sq, const struct sroce_gap *gap, u32 end,
+		    ktime_t sent, ktime_t now)
+{
+	return sq->sweep.implied && wire_psn_diff(end, gap_end(gap)) > 0 &&
+	       ktime_after(now, ktime_add_ns(sent, sroce_cwnd_least(sq)));
+}
+
 /* The first gap, where repair.c is at it: what of it is not being sent there? */
-static void less_repair(const struct sroce_sq *sq, bool implied, struct sroce_gap *gap)
+static void less_repair(const struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 {
 	const struct sroce_repair *r = &sq->repair;
 	const bool out = r->out && wire_psn_diff(sq->psn_una, r->end) < 0;
 	u32 num;
 
-	if (!r->due && !out)
+	if ((!r->due && !out) || (out && is_hole(sq, gap, r->end, r->sent, now)))
 		return;
 	/* all of a response that is missing is asked for at once */
 	num = out ? wire_psn_diff(r->end, sq->psn_una) : r->num;
-	if (implied || num >= gap->num) {
+	if (sq->sweep.implied || num >= gap->num) {
 		gap->due = false;
-		gap->sent = ktime_get();
+		gap->sent = out ? r->sent : now;
+		gap->behind = out ? r->behind : sq->psn_end;
 		return;
 	}
 	gap->psn = wire_psn_add(gap->psn, num);
@@ -131,8 +193,10 @@ static void inherit(const struct sroce_sq *sq, const struct sroce_gap *known,
 {
 	const s32 done = wire_psn_diff(known->psn, gap->psn);
 
-	gap->due = known->due || overdue(sq, known, now);
+	gap->due = known->due || overdue(sq, known, now) ||
+		   is_hole(sq, gap, gap_end(known), known->sent, now);
 	gap->sent = known->sent;
+	gap->behind = known->behind;
 	if (known->due && done > 0) {
 		gap->psn = known->psn;
 		gap->num -= done;
@@ -152,7 +216,7 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 	const ktime_t now = ktime_get();
 	u32 i, lost = 0;
 
-	sweep->due = false;
+	sweep->due = sweep->request.due;
 	sweep->implied = implied;
 	sweep->num = gaps->num;
 	sweep->end = wire_psn_add(sq->psn_una, gaps->end);
@@ -169,14 +233,12 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 		known = find_gap(&old, wire_psn_add(gap->psn, gap->num - 1));
 		if (known) {
 			inherit(sq, known, gap, now);
-		} else if (old.num && wire_psn_diff(wire_psn_add(gap->psn, gap->num),
-						    old.end) <= 0) {
-			gap->due = false;
-			gap->sent = now;
+		} else if (!implied && old.num && wire_psn_diff(gap_end(gap), old.end) <= 0) {
+			sroce_gaps_sent(sq, gap, now);
 		} else {
 			lost += gap->num;
 			if (!i)
-				less_repair(sq, implied, gap);
+				less_repair(sq, gap, now);
 		}
 		sweep->due |= gap->due;
 	}
@@ -234,15 +296,23 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 	if (len > sizeof(buf) || !rx->skb)
 		return;
 	sroce_rx_copy(&pos, buf, len);
-	if (wire_gaps_get(buf, len, &gaps) || rx->pkt.psn != sq->psn_una || sq->rnr_wait ||
+	if (wire_gaps_get(buf, len, &gaps)) {
+		sroce_qp_count(qp, STALE_ACK);
+		return;
+	}
+	/* of a READ's requester, most come late or have nothing else to say */
+	sq->repair.reports = true;
+	if (!gaps.num)
+		return;
+	if (rx->pkt.psn != sq->psn_una || sq->rnr_wait ||
 	    gaps.end > wire_psn_diff(sq->psn_nxt, sq->psn_una)) {
 		sroce_qp_count(qp, STALE_ACK);
 		return;
 	}
 	sq->repair.peer = SROCE_PEER_KEEPS;
 	sq->repair.hold = false;
-	sq->repair.reports = true;
 	sq->sweep.arrived = gaps.end - num_missing(&gaps);
+	sroce_gaps_arrived(sq, wire_psn_add(sq->psn_una, gaps.end));
 	if (timed_arrived(sq, &gaps))
 		sroce_retry_arrived(qp);
 	sweep_gaps(qp, &gaps, false);
@@ -269,4 +339,24 @@ void sroce_gaps_implied(struct sroce_qp *qp)
 	if (timed_arrived(sq, &gaps))
 		sroce_retry_arrived(qp);
 	sweep_gaps(qp, &gaps, true);
+}
+
+/**
+ * sroce_gaps_request - the peer lacks a request, while responses before it are missing
+ * @qp: queue pair; the caller owns its send side
+ * @psn: its packet that a NAK has named
+ *
+ * It is sent again with the other gaps. To wait for its turn would leave the peer without
+ * anything to do.
+ */
+void sroce_gaps_request(struct sroce_qp *qp, u32 psn)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_gap *request = &sq->sweep.request;
+
+	if (sq->rnr_wait || wire_psn_diff(psn, sq->psn_nxt) >= 0 ||
+	    (request->num && request->psn == psn && !overdue(sq, request, ktime_get())))
+		return;
+	*request = (struct sroce_gap) { .psn = psn, .num = 1, .due = true };
+	sq->sweep.due = true;
 }

@@ -176,6 +176,7 @@ enum sroce_keep sroce_keep(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 	struct sroce_late *late, *run, *next;
 	const u32 psn = rx->pkt.psn;
 	struct rb_node *parent, **place;
+	bool apart;
 
 	run = find_run(kept, psn, &parent, &place);
 	if (run && wire_psn_diff(psn, run_end(qp, run)) < 0)
@@ -191,7 +192,8 @@ enum sroce_keep sroce_keep(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 		kfree(late);
 		goto dropped;
 	}
-	if (run && psn == run_end(qp, run)) {
+	apart = !run || psn != run_end(qp, run);
+	if (!apart) {
 		run->tail->next = late;
 		run->tail = late;
 	} else {
@@ -208,7 +210,7 @@ enum sroce_keep sroce_keep(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 	kept->num++;
 	sroce_qp_count(qp, RX_KEPT);
 	trace_sroce_kept(qp, psn, kept->num, kept->bytes);
-	return SROCE_KEPT;
+	return apart ? SROCE_KEPT_APART : SROCE_KEPT;
 
 dropped:
 	sroce_qp_count(qp, RX_KEPT_DROPPED);

@@ -155,7 +155,8 @@ u64 sroce_cwnd_least(const struct sroce_sq *sq)
 	return least == U64_MAX ? 0 : least;
 }
 
-static void note_rtt(struct sroce_cwnd *w, u64 ns)
+/* @delivered: packets in that time */
+static void note_rtt(struct sroce_cwnd *w, u64 ns, u64 delivered)
 {
 	const ktime_t now = ktime_get();
 
@@ -164,9 +165,21 @@ static void note_rtt(struct sroce_cwnd *w, u64 ns)
 		w->rtt_least[0] = U64_MAX;
 		w->span_end = ktime_add_ns(now, SPAN_NS);
 	}
-	ns = max(ns, 1ULL);
-	w->rtt[w->num_rtt++ % SROCE_CWND_RTTS] = ns;
 	w->rtt_least[0] = min(w->rtt_least[0], ns);
+	w->rtt[w->num_rtt % SROCE_CWND_RTTS] = ns;
+	/* at the rate of its round trip */
+	w->fits[w->num_rtt++ % SROCE_CWND_RTTS] = div64_u64(delivered * rtt_least(w), ns);
+}
+
+/* Of the last few: one that was cut short, or in which a processor was busy, has little. */
+static u32 most_fits(const struct sroce_cwnd *w)
+{
+	const u32 num = min_t(u32, w->num_rtt, SROCE_CWND_RTTS);
+	u32 i, most = 0;
+
+	for (i = 0; i < num; i++)
+		most = max(most, w->fits[i]);
+	return most;
 }
 
 /* The shortest of the last few; there is one. */
@@ -217,15 +230,14 @@ void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns)
 {
 	struct sroce_cwnd *w = &qp->sq.cwnd;
 	const u32 most = SROCE_WINDOW_MAX / 2 / qp->mtu;
-	u32 delivered, limit;
+	u32 limit;
 
-	note_rtt(w, ns);
+	note_rtt(w, max(ns, 1ULL), max(wire_psn_diff(arrived(&qp->sq), w->rtt_arrived), 0));
 	w->lost = 0;
 	if (!w->full)
 		return;
 	w->full = false;
-	delivered = max(wire_psn_diff(arrived(&qp->sq), w->rtt_arrived), 0);
-	limit = max_t(u32, SROCE_SEND_WINDOW / qp->mtu, unqueued(w, delivered) * 3 / 2);
+	limit = max_t(u32, SROCE_SEND_WINDOW / qp->mtu, most_fits(w) * 3 / 2);
 	limit = min(limit, most);
 	if (w->pkts == limit)
 		return;
@@ -266,7 +278,7 @@ void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts)
 
 	w->lost += pkts;
 	if (wire_psn_diff(qp->sq.psn_una, w->recover) < 0 ||
-	    (w->lost <= w->pkts / 16 + LOST_MIN && !rtt_beyond(w, 2)))
+	    (w->lost <= w->pkts / 16 + LOST_MIN && !rtt_beyond(w, 1)))
 		return;
 	pkts = max(w->pkts * 7 / 10, min(w->pkts * 7 / 8, unqueued(w, w->pkts)));
 	shrink(qp, pkts, pkts);

@@ -341,6 +341,8 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	rq->filled = false;
 	rq->goes_back = false;
 	rq->report = false;
+	rq->greet = false;
+	rq->greetings = 0;
 	sroce_late_purge(&rq->late, &rq->num_late);
 	sroce_kept_purge(qp, &rq->kept);
 }
@@ -920,7 +922,7 @@ static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
 	kept = sroce_keep(qp, &rq->kept, rx);
 	if (kept == SROCE_KEPT_TWICE)
 		sroce_qp_count(qp, DUPLICATE);
-	rq->report |= opens && kept == SROCE_KEPT && !rq->goes_back;
+	rq->report |= opens && kept == SROCE_KEPT_APART && !rq->goes_back;
 	recv_gap(qp);
 }
 

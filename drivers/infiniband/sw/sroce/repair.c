@@ -139,8 +139,11 @@ static bool under_way(const struct sroce_sq *sq)
 {
 	const struct sroce_repair *r = &sq->repair;
 
-	return r->due || (r->out && wire_psn_diff(sq->psn_una, r->end) < 0) ||
-	       sroce_gaps_under_way(sq, ktime_get());
+	const ktime_t now = ktime_get();
+
+	return r->due || sroce_gaps_under_way(sq, now) ||
+	       (r->out && wire_psn_diff(sq->psn_una, r->end) < 0 &&
+		!sroce_gaps_overtaken(sq, r->sent, r->behind, now));
 }
 
 /**
@@ -196,6 +199,7 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end)
 	r->out = true;
 	r->end = end;
 	r->sent = now;
+	r->behind = sq->psn_end;
 	r->lossy = ktime_add_ns(now, LOSSY_NS);
 	r->probe_due = KTIME_MAX;
 	if (r->probes < PROBES_MAX)

@@ -17,6 +17,9 @@
 /* Bursts that may be with the stack: with long ones, more than any wire holds */
 #define RESP_SKBS	32
 
+/* Times that a READ's requester is told that gaps may be asked for together: some get lost. */
+#define GREETINGS	8
+
 /* Bytes that are paged in at once */
 #define RESP_FAULT_LEN	(256U << 10)
 
@@ -138,6 +141,10 @@ bool sroce_resp_again(struct sroce_qp *qp, const struct wire_pkt *pkt)
 	end = again_end(qp, res, pkt, k);
 	if (!end)
 		return false;
+	if (res->class == WIRE_CLASS_READ && rq->greetings < GREETINGS && !rq->goes_back) {
+		rq->greetings++;
+		rq->greet = true;
+	}
 	/* a part of what is about to be given anyway */
 	if (res->owed && end != res->num_pkts && res->end == res->num_pkts && res->next <= k)
 		return true;
@@ -485,12 +492,39 @@ static bool write_report(const struct sroce_qp *qp, u32 psn, const struct wire_g
 	return true;
 }
 
+static void send_report(struct sroce_qp *qp, u32 psn, const struct wire_gaps *gaps)
+{
+	struct sroce_burst b;
+
+	if (!resp_start(qp, &b))
+		return;
+	if (write_report(qp, psn, gaps, &b))
+		sroce_qp_count(qp, SENT_GAPS);
+	sroce_burst_flush(&b);
+}
+
+/*
+ * Who asks for a READ again is to know whom it asks. The PSN is the last request's,
+ * which is not complete as long as anything is missing.
+ */
+static void give_greeting(struct sroce_qp *qp)
+{
+	const struct wire_gaps none = {};
+	struct sroce_rq *rq = &qp->rq;
+	u32 psn;
+
+	spin_lock_bh(&rq->lock);
+	rq->greet = false;
+	psn = wire_psn_add(rq->epsn, -1);
+	spin_unlock_bh(&rq->lock);
+	send_report(qp, psn, &none);
+}
+
 /* What is missing beyond the NAK. One that is lost is said again with the next gap. */
 static void give_report(struct sroce_qp *qp)
 {
 	struct sroce_rq *rq = &qp->rq;
 	struct wire_gaps gaps;
-	struct sroce_burst b;
 	u32 psn;
 
 	spin_lock_bh(&rq->lock);
@@ -498,11 +532,8 @@ static void give_report(struct sroce_qp *qp)
 	psn = rq->epsn;
 	sroce_kept_gaps(qp, &rq->kept, psn, &gaps);
 	spin_unlock_bh(&rq->lock);
-	if (!gaps.num || !resp_start(qp, &b))
-		return;
-	if (write_report(qp, psn, &gaps, &b))
-		sroce_qp_count(qp, SENT_GAPS);
-	sroce_burst_flush(&b);
+	if (gaps.num)
+		send_report(qp, psn, &gaps);
 }
 
 /* To a sender whose packet came marked, Annex A17.9.3 */
@@ -537,6 +568,8 @@ static bool resp_step(struct sroce_qp *qp)
 	if (unlikely(test_bit(SROCE_RESP_CNP, &rq->flags)) &&
 	    test_and_clear_bit(SROCE_RESP_CNP, &rq->flags))
 		give_cnp(qp);
+	if (unlikely(READ_ONCE(rq->greet)))
+		give_greeting(qp);
 	spin_lock_bh(&rq->lock);
 	owed = next_owed(rq);
 	if (owed)

@@ -206,6 +206,18 @@ static void timeout(struct sroce_qp *qp, ktime_t now)
 	sroce_repair_oldest(qp);
 }
 
+/*
+ * The timer has come so late that the probe before the deadline is still to be sent: this
+ * host was stopped, and answers may be waiting in it. The probe gets the time that it had.
+ */
+static void late_deadline(struct sroce_sq *sq, ktime_t now)
+{
+	const ktime_t probe = sq->repair.probe_due;
+
+	if (ktime_compare(now, sq->deadline) >= 0 && ktime_compare(probe, sq->deadline) < 0)
+		sq->deadline = ktime_add(now, ktime_sub(sq->deadline, probe));
+}
+
 /**
  * sroce_retry_run - see which deadlines have passed
  * @qp: queue pair; the caller owns its send side
@@ -222,6 +234,7 @@ void sroce_retry_run(struct sroce_qp *qp)
 		sq->backoff = KTIME_MAX;
 	if (qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD)
 		return;
+	late_deadline(sq, now);
 	if (ktime_compare(now, sq->deadline) >= 0) {
 		sq->deadline = KTIME_MAX;
 		if (sq->rnr_wait) {

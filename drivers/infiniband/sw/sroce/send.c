@@ -907,6 +907,41 @@ static bool gap_open(const struct sroce_sq *sq, const struct sroce_gap *gap, u32
 	return wire_psn_diff(end, sq->psn_una) > 0 && wire_psn_diff(end, psn_nxt) <= 0;
 }
 
+/* As much of a gap as a turn takes. Return: if that is not all, false. */
+static bool sweep_gap(struct send_turn *turn, struct sroce_gap *gap, enum send_result *res)
+{
+	struct sroce_qp *qp = turn->qp;
+	struct sroce_sq *sq = &qp->sq;
+	const u32 end = wire_psn_add(gap->psn, gap->num);
+
+	sroce_send_seek(qp, wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn);
+	turn->ask_psn = wire_psn_add(end, -1);
+	*res = send_gap(turn, end);
+	if (wire_psn_diff(sq->psn_nxt, end) < 0) {
+		gap->num = wire_psn_diff(end, sq->psn_nxt);
+		gap->psn = sq->psn_nxt;
+		return false;
+	}
+	sroce_gaps_sent(sq, gap, ktime_get());
+	return true;
+}
+
+/* A request that is missing, as a whole: it has not been answered. */
+static enum send_result sweep_request(struct send_turn *turn, u32 psn_nxt)
+{
+	struct sroce_sweep *sweep = &turn->qp->sq.sweep;
+	const bool implied = sweep->implied;
+	enum send_result res = SENT;
+
+	sweep->request.due &= gap_open(&turn->qp->sq, &sweep->request, psn_nxt);
+	if (!sweep->request.due)
+		return SENT;
+	sweep->implied = false;
+	sweep_gap(turn, &sweep->request, &res);
+	sweep->implied = implied;
+	return res;
+}
+
 /* What is known to be missing, as much as a turn takes; the rest in the next. */
 static enum send_result send_gaps(struct send_turn *turn)
 {
@@ -914,29 +949,16 @@ static enum send_result send_gaps(struct send_turn *turn)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_sweep *sweep = &sq->sweep;
 	const struct send_place place = place_save(sq);
-	enum send_result res = SENT, flushed;
-	const ktime_t now = ktime_get();
+	enum send_result res, flushed;
 	u32 i;
 
 	turn->alone = true;
+	res = sweep_request(turn, place.psn_nxt);
 	for (i = 0; i < sweep->num && res == SENT && turn->budget; i++) {
 		struct sroce_gap *gap = &sweep->gap[i];
-		const u32 end = wire_psn_add(gap->psn, gap->num);
 
-		if (!gap->due || !gap_open(sq, gap, place.psn_nxt))
-			continue;
-		sroce_send_seek(qp, wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una :
-									       gap->psn);
-		turn->ask_psn = wire_psn_add(end, -1);
-		res = send_gap(turn, end);
-		/* the rest of it in the next turn */
-		if (wire_psn_diff(sq->psn_nxt, end) < 0) {
-			gap->num = wire_psn_diff(end, sq->psn_nxt);
-			gap->psn = sq->psn_nxt;
+		if (gap->due && gap_open(sq, gap, place.psn_nxt) && !sweep_gap(turn, gap, &res))
 			break;
-		}
-		gap->due = false;
-		gap->sent = now;
 	}
 	turn->alone = false;
 	/* what could not be sent is asked for again */

@@ -713,10 +713,10 @@ struct sroce_fault {
  * Bytes from the oldest packet that is missing on, what has arrived behind it included.
  * A window grows to half of that (pace.c).
  */
-#define SROCE_WINDOW_MAX	(4U << 20)
+#define SROCE_WINDOW_MAX	(8U << 20)
 
 /* Of a side of a queue pair that came before their turn; so far ahead is sent, too. */
-#define SROCE_KEPT_MAX_PKTS	4096
+#define SROCE_KEPT_MAX_PKTS	8192
 
 /* What a requester has seen of its peer's way with packets before their turn. */
 enum sroce_peer {
@@ -733,13 +733,14 @@ enum sroce_peer {
  * @once: it was answered before it had to be sent once more
  * @hold: nothing else is sent until there is an answer
  * @peer: enum sroce_peer
- * @reports: and it has reported gaps
+ * @reports: and it reports gaps, as far as is known
  * @vain: with SROCE_PEER_DROPS: times until that is looked at again
  * @probes: in a row
  * @num: packets, of requests that are made of packets
  * @psn: the packet; with @due, only as long as it is psn_una
  * @end: the first behind what was sent, or, of a READ, asked for
  * @sent: when it was
+ * @behind: and the first PSN that had not been sent before that
  * @lossy: until when the network is taken for one that loses packets
  * @took: how long an answer took, in nanoseconds, smoothed; 0 before the first
  * @took_var: how far that is off, on the average
@@ -760,6 +761,7 @@ struct sroce_repair {
 	u32 psn;
 	u32 end;
 	ktime_t sent;
+	u32 behind;
 	ktime_t lossy;
 	u64 took;
 	u64 took_var;
@@ -773,11 +775,13 @@ struct sroce_repair {
  * @num: how many
  * @due: they are to be sent again
  * @sent: else, when they last were
+ * @behind: and the first PSN that had not been sent before that
  */
 struct sroce_gap {
 	u32 psn;
 	u16 num;
 	bool due;
+	u32 behind;
 	ktime_t sent;
 };
 
@@ -789,6 +793,8 @@ struct sroce_gap {
  * @gap: by PSN
  * @end: the packet behind all that is known of
  * @arrived: packets that the peer has, behind one that it lacks
+ * @request: one that the peer lacks, with responses missing before it
+ * @newest: all that has come, of requests or responses, lies before this PSN
  */
 struct sroce_sweep {
 	bool due;
@@ -797,6 +803,8 @@ struct sroce_sweep {
 	struct sroce_gap gap[WIRE_GAPS_MAX];
 	u32 end;
 	u32 arrived;
+	struct sroce_gap request;
+	u32 newest;
 };
 
 /* A processor that was busy makes one of them long; a queue, all. */
@@ -813,6 +821,7 @@ struct sroce_sweep {
  * @rtt_arrived: the packet behind all that had arrived when the one that is timed
  *	left, but for those that were missing
  * @rtt: the last round trips, in nanoseconds
+ * @fits: packets that were delivered in each, as many as that is of the least
  * @num_rtt: how many were measured
  * @rtt_least: the shortest of this span of time, and of the one before
  * @span_end: when a new one begins
@@ -828,6 +837,7 @@ struct sroce_cwnd {
 	bool full;
 	u32 rtt_arrived;
 	u64 rtt[SROCE_CWND_RTTS];
+	u32 fits[SROCE_CWND_RTTS];
 	u32 num_rtt;
 	u64 rtt_least[2];
 	ktime_t span_end;
@@ -1141,6 +1151,8 @@ enum sroce_resp_flag {
  * @filled_psn: the last packet that was taken with it
  * @goes_back: its requester sends all again that lies behind a gap
  * @report: else, one of what is missing is due
+ * @greet: it is to be told that there are such reports
+ * @greetings: that it has been told so
  * @flags: enum sroce_resp_flag
  * @task: gives responses where the caller of their reason must not
  * @res: responder resources, a ring
@@ -1199,6 +1211,8 @@ struct sroce_rq {
 	u32 filled_psn;
 	bool goes_back;
 	bool report;
+	bool greet;
+	u8 greetings;
 
 	unsigned long flags;
 	struct tasklet_struct task;
@@ -1872,7 +1886,8 @@ bool sroce_fault_refused(struct sroce_fault *fault, u32 lkey, u64 addr, bool wri
 
 /* keep.c */
 enum sroce_keep {
-	SROCE_KEPT,
+	SROCE_KEPT,		/* behind one that is */
+	SROCE_KEPT_APART,	/* with something missing before it */
 	SROCE_KEPT_TWICE,	/* one like it is kept already */
 	SROCE_KEPT_NOT,		/* lost, for want of room or memory */
 };
@@ -1889,6 +1904,10 @@ void sroce_kept_purge(struct sroce_qp *qp, struct sroce_kept *kept);
 void sroce_gaps_reset(struct sroce_qp *qp);
 void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx);
 void sroce_gaps_implied(struct sroce_qp *qp);
+void sroce_gaps_request(struct sroce_qp *qp, u32 psn);
+void sroce_gaps_sent(const struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now);
+void sroce_gaps_arrived(struct sroce_sq *sq, u32 psn);
+bool sroce_gaps_overtaken(const struct sroce_sq *sq, ktime_t sent, u32 behind, ktime_t now);
 void sroce_gaps_moved(struct sroce_qp *qp, u32 num);
 bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now);
 ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now);

@@ -31,14 +31,14 @@ void wire_gaps_put(__u8 *p, const struct wire_gaps *gaps)
  * @gaps: filled in
  *
  * Return: 0; or -1 if that is no report, with nothing in @gaps to be used. One
- * that is begins with a gap at 0, its gaps are in order and do not touch, and
- * a packet that has arrived is the last.
+ * that is has nothing at all, or begins with a gap at 0, its gaps are in order and do
+ * not touch, and a packet that has arrived is the last.
  */
 int wire_gaps_get(const __u8 *p, __u32 len, struct wire_gaps *gaps)
 {
 	__u32 i, num, behind = 0;
 
-	if (len < WIRE_GAPS_LEN(1) || len > WIRE_GAPS_MAX_LEN || len % 4 ||
+	if (len < WIRE_GAPS_LEN(0) || len > WIRE_GAPS_MAX_LEN || len % 4 ||
 	    wire_get32(p) != WIRE_GAPS_MAGIC)
 		return -1;
 	num = len / 4 - 2;
@@ -54,5 +54,5 @@ int wire_gaps_get(const __u8 *p, __u32 len, struct wire_gaps *gaps)
 	}
 	gaps->num = num;
 	gaps->end = wire_get16(p);
-	return gaps->end <= behind || wire_get16(p + 2) ? -1 : 0;
+	return (num ? gaps->end <= behind : gaps->end) || wire_get16(p + 2) ? -1 : 0;
 }

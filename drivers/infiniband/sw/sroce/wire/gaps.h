@@ -11,6 +11,9 @@
  * bits each, for every gap the first packet, counted from the BTH's PSN, and how
  * many there are. The last word has the packet behind all that is known of, and
  * none.
+ *
+ * A report without gaps says who its sender is, and no more: who is asked again for
+ * a READ tells by it that several parts may be asked for at a time.
  */
 #ifndef SROCE_WIRE_GAPS_H
 #define SROCE_WIRE_GAPS_H
