@@ -120,7 +120,7 @@ check-all:
 
 #: check-apps what runs on a link: storage, file systems, MPI and others, from packages
 check-apps:
-	+@$(MAKE) check T='apps ulp cm/tools cm/rxe'
+	+@$(MAKE) check T='apps ulp cm/tools cm/rxe perftest/rxe'
 
 #: check-static what compilers and readers of the source say, for each of the three kernels
 check-static:

@@ -3,6 +3,7 @@
 #
 # perftest between sroce and rdma_rxe, either as the server, with what rdma_rxe
 # can do.
+# lab: apart
 # lab: timeout 1500
 
 # shellcheck disable=SC2086 # lists, and nothing that could be split
