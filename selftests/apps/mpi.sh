@@ -10,8 +10,6 @@
 need mpirun
 need_bin allreduce
 cm_hosts
-# see apps/ucx
-export UCX_UD_VERBS_ETH_DGID_CHECK=n
 
 # mpirun knows one host, of which each rank moves to its namespace; they find mpirun by the
 # address of a, and each other by UCX, which has nothing but the link.

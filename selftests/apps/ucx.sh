@@ -10,8 +10,6 @@
 
 need ucx_info ucx_perftest
 cm_hosts
-# Over IPv4, UCX takes none of the datagrams that arrive if it checks their destination.
-export UCX_UD_VERBS_ETH_DGID_CHECK=n
 
 like "$(in_ns a ucx_info -d 2>&1)" "Transport: rc_verbs.*Device: roce0:1" "ucx_info: rc_verbs on the link"
 like "$(in_ns a ucx_info -d 2>&1)" "Transport: ud_verbs.*Device: roce0:1" "ucx_info: ud_verbs on the link"

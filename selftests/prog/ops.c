@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../include/uapi/rdma/sroce-abi.h"
 #include "common.h"
 
 #define SIG IBV_SEND_SIGNALED
@@ -1203,6 +1204,8 @@ static void ud_sizes(struct ud *a, struct ud *b, bool ex)
 		if (i && i + 1 < ARRAY_SIZE(sizes))
 			continue;
 		grh_check(b->buf + i * 8192, &ea.gid, &eb.gid, len, imm);
+		is(wc.sl, v4_mapped(&eb.gid) ? SROCE_SL_IPV4 : SROCE_SL_IPV6,
+		   "its kind in the completion");
 		/* the answer finds its way by what the receive tells */
 		back = ibv_create_ah_from_wc(eb.pd, &wc, (void *)(b->buf + i * 8192), 1);
 		if (!ok(back, "an address handle from the completion"))

@@ -208,7 +208,7 @@ struct sroce_recv_wqe {
  * @opcode: enum ib_uverbs_wc_opcode, 128 and up for receives
  * @wc_flags: SROCE_WC_*
  * @pkey_index: UD, GSI
- * @sl: UD
+ * @sl: UD: SROCE_SL_*
  * @reserved: zero
  * @flow_tag: raw packets: of the flow rule that steered it here
  * @cvlan: raw packets: the VLAN tag, with SROCE_WC_VLAN
@@ -260,6 +260,14 @@ struct sroce_cqe {
 #define SROCE_WC_TM_DATA_VALID	(1U << 6)
 /* not one of enum ibv_wc_flags: for the provider alone */
 #define SROCE_WC_VLAN		(1U << 15)
+
+/*
+ * A datagram's network header. A17.4.5.1 has a completion tell it, and struct ibv_wc has no field
+ * for that: a service level is nothing that RoCE packets carry, and programs (UCX) look for what
+ * mlx5 has there. Bit 3: with a UDP header.
+ */
+#define SROCE_SL_IPV6		(8U | 1)
+#define SROCE_SL_IPV4		(8U | 2)
 
 /* enum ibv_wc_status goes on where enum ib_wc_status ends */
 #define SROCE_WC_STATUS_TM_ERR			22

@@ -371,7 +371,7 @@ int sroce_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 
 static int wc_flags(u16 flags)
 {
-	return (flags & SROCE_WC_GRH ? IB_WC_GRH : 0) |
+	return (flags & SROCE_WC_GRH ? IB_WC_GRH | IB_WC_WITH_NETWORK_HDR_TYPE : 0) |
 	       (flags & SROCE_WC_WITH_IMM ? IB_WC_WITH_IMM : 0) |
 	       (flags & SROCE_WC_WITH_INV ? IB_WC_WITH_INVALIDATE : 0) |
 	       (flags & SROCE_WC_VLAN ? IB_WC_WITH_VLAN : 0);
@@ -389,9 +389,10 @@ static void put_wc(struct ib_wc *wc, const struct sroce_cqe *cqe, struct ib_qp *
 		.src_qp = cqe->src_qp,
 		.wc_flags = wc_flags(cqe->wc_flags),
 		.pkey_index = cqe->pkey_index,
-		.sl = cqe->sl,
 		.port_num = 1,
 		.vlan_id = cqe->cvlan,
+		.network_hdr_type = cqe->sl == SROCE_SL_IPV4 ? RDMA_NETWORK_IPV4 :
+							       RDMA_NETWORK_IPV6,
 	};
 	if (cqe->wc_flags & SROCE_WC_WITH_INV)
 		wc->ex.invalidate_rkey = cqe->imm_data;

@@ -1037,6 +1037,7 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 		.src_qp = pkt->src_qpn,
 		.opcode = SROCE_WC_RECV,
 		.wc_flags = SROCE_WC_GRH,
+		.sl = rx->ipv6 ? SROCE_SL_IPV6 : SROCE_SL_IPV4,
 	};
 	enum recv_result result;
 	u8 grh[GRH_LEN] __aligned(4);
