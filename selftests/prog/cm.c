@@ -321,7 +321,7 @@ static void nobody(void)
 			id_drop(id[j]);
 		}
 	}
-	is(rejected, num, "calls to nobody: all told so");
+	is(rejected, num, "%u calls to nobody: all told so", num);
 	diag("%.1f ms each", (now() - start) * 1000 / num);
 }
 
