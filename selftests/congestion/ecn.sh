@@ -197,9 +197,9 @@ fastest=$((first > last ? first : last))
 # 55 us are for fast networks: who sends a packet in so long is hardly slowed down by them.
 # (selftests/gaps has notifications that come oftener.)
 if [ "$fastest" -gt 300000000 ]; then
-	between $((slow / 4)) 1 $((fastest / 6)) "with marks, half as fast at most"
+	between $((slow / 4)) 1 $((fastest * 2 / 9)) "with marks, two thirds as fast at most"
 else
-	skip "with marks, half as fast at most" "a packet takes 10 us or more here"
+	skip "with marks, two thirds as fast at most" "a packet takes 10 us or more here"
 fi
 between "$last" $((first / 4)) 1000000000000 "without marks, it is fast again"
 done_testing
