@@ -597,7 +597,7 @@ static bool applies(uint8_t opcode, enum fault f)
 	const bool addr = spec_has(opcode, "RETH") || spec_has(opcode, "AtomicETH");
 
 	switch (f) {
-	case LONG_PAYLOAD: return spec_find(opcode) && opcode >> 5 != 3;
+	case LONG_PAYLOAD: return spec_find(opcode);
 	case NO_PAYLOAD: return payload_len(opcode);
 	case BAD_RKEY: case NO_RKEY: case VA_BEFORE: case VA_BEHIND: case VA_WRAPS: return addr;
 	case UNALIGNED: return spec_has(opcode, "AtomicETH") || op_is(opcode, "ATOMIC WRITE");
@@ -649,7 +649,7 @@ static void build_fault(struct pkt *k, struct victim *v, uint8_t opcode, enum fa
 	case PKEY: put(k->b + 2, 0x9234, 2); break;
 	case PKEY_0: put(k->b + 2, 0x8000, 2); break;
 	case QPN: put(k->b + 5, NOBODY, 3); break;
-	case LONG_PAYLOAD: k->len += MTU; break;
+	case LONG_PAYLOAD: k->len += v->type == UD ? 16 * MTU : MTU; break;
 	case NO_PAYLOAD: k->len = header_len(opcode) + 4; break;
 	case BAD_RKEY: put(addr_of(k, opcode) + 8, room->rkey ^ 1, 4); break;
 	case NO_RKEY: put(addr_of(k, opcode) + 8, 0, 4); break;

@@ -1050,6 +1050,11 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 		sroce_qp_count(qp, RX_WRONG_QKEY);
 		return;
 	}
+	/* one packet, and so of the largest path MTU at most: 9.8.3.2 */
+	if (pkt->payload_len > ib_mtu_enum_to_int(IB_MTU_4096)) {
+		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
+		return;
+	}
 	/* 13.4.2: ib_mad looks at all of it, and would take what is missing from its buffer */
 	if (qp->ibqp.qp_type == IB_QPT_GSI && pkt->payload_len != IB_MGMT_MAD_SIZE) {
 		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
