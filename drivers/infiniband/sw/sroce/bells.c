@@ -196,7 +196,8 @@ static void bells_task(struct tasklet_struct *task)
 	if (test_and_clear_bit(0, &b->late))
 		bells_late(b);
 	bells_drain(b);
-	if (bells_rest(b))
+	/* who still has the ring mapped could keep this going for ever */
+	if (bells_rest(b) && !READ_ONCE(b->ends))
 		tasklet_schedule(&b->task);
 }
 
@@ -248,6 +249,7 @@ void sroce_bells_exit(struct ib_ucontext *ibuc)
 
 	/* nobody rings any more: the task lingers no longer, nor starts the timer */
 	spin_lock_bh(&b->lock);
+	b->ends = true;
 	b->streak = S16_MIN;
 	b->lingers = false;
 	spin_unlock_bh(&b->lock);

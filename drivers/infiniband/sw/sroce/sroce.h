@@ -389,6 +389,7 @@ struct sroce_queue {
  * @lock: for what follows
  * @cons: the kernel's own index: what stands in the ring is for show
  * @lingers: the timer runs, or a call will start it
+ * @ends: the context goes
  * @streak: doorbells in a row by a program that posts and waits for nothing
  * @vain: how often in a row a stream was none
  * @doubts: how often in a row the program neither came by nor polled
@@ -405,6 +406,7 @@ struct sroce_bells {
 	spinlock_t lock;
 	u32 cons;
 	bool lingers;
+	bool ends;
 	s16 streak;
 	u8 vain;
 	u8 doubts;
