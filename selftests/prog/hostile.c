@@ -1281,6 +1281,7 @@ static void with_all(void (*fn)(void))
 #define VICTIMS 14
 #define FIRST_REQUESTER 10
 #define MAX_BURST 40
+#define MILLION 1000000
 
 static struct victim victims[VICTIMS];
 static struct rng rng;
@@ -1654,6 +1655,7 @@ static void fuzz(void)
 	const unsigned long long want = env("COUNT", 50000);
 	const uint64_t seed = env("SEED", time(NULL));
 	unsigned int good = 0;
+	unsigned long long said = 0;
 	static struct pkt k;
 	double took = now();
 
@@ -1668,6 +1670,10 @@ static void fuzz(void)
 	}
 	for (unsigned int round = 0; count.pkts < want && !beside.bad; round++) {
 		fuzz_round(&k);
+		if (count.pkts / MILLION != said) {
+			said = count.pkts / MILLION;
+			diag("%llu million after %.0f s", said, now() - took);
+		}
 		/* some end without a word */
 		for (int i = 0; round % 64 == 63 && i < VICTIMS; i++)
 			victims[i].dead = qp_state(victims[i].qp) > IBV_QPS_SQD || one_in(32);
