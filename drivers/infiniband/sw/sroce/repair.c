@@ -180,6 +180,8 @@ void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome)
 		sroce_send_fail(qp, IB_WC_RETRY_EXC_ERR, syndrome);
 	} else {
 		sq->retry_left--;
+		/* the peer is there: what is sent again has the whole of its time (9.7.6.1.3) */
+		sq->deadline = KTIME_MAX;
 		repair(qp, true);
 	}
 }

@@ -962,7 +962,7 @@ static enum send_result send_gaps(struct send_turn *turn)
 	}
 	turn->alone = false;
 	/* what could not be sent is asked for again */
-	sweep->due = res == SENT && i < sweep->num;
+	sweep->due = res == SENT && (sweep->request.due || i < sweep->num);
 	if (!place_restore(turn, &place, &flushed))
 		return SENT;
 	sroce_repair_swept(qp);
