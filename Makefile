@@ -64,7 +64,10 @@ kverbs: from := selftests/kverbs
 #: ceiling    build what tools/bench loads, for KDIR
 ceiling: from := tools/bench/ceiling
 
-kverbs ceiling:
+#: planted    build the faults that selftests/planted makes, for KDIR
+planted: from := selftests/planted
+
+kverbs ceiling planted:
 	@mkdir -p $(BUILD)/$@
 	@cp -rsf $(top)/$(from)/. $(BUILD)/$@
 	$(step) MODULE '$(BUILD)/$@ for $(release)'
@@ -128,6 +131,17 @@ check-static:
 	+@$(MAKE) check KERNEL=trixie T=static
 	+@$(MAKE) check KERNEL=sid T=static
 
+#: check-debug as check, in a kernel that looks for faults (KASAN, UBSAN, lockdep ...), which is built first
+debug := build/uml-debug
+
+$(debug)/linux: tools/lab/uml.config tools/lab/uml-debug.config
+	@tools/lab/uml build $(debug) debug
+
+check-debug: deps $(debug)/linux
+	+@$(MAKE) built planted KDIR=$(debug)/obj ARCH=um
+	+@$(MAKE) -s -C selftests
+	@selftests/run -k $(debug) $(T)
+
 #: check-model the model of the recovery alone: a million schedules
 check-model:
 	@LONG=1 selftests/model/model.t
@@ -159,6 +173,6 @@ clean:
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules kverbs ceiling provider install uninstall demo check check-long check-all check-apps \
-	check-static check-model bench lab built tests clean distclean
+.PHONY: help deps modules kverbs ceiling planted provider install uninstall demo check check-long check-all check-apps \
+	check-static check-debug check-model bench lab built tests clean distclean
 .DEFAULT_GOAL := help
