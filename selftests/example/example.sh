@@ -14,8 +14,8 @@ prog=$TMP/remote_buffer
 for ip in 192.168.77.2 fd77::2; do
 	run "$ip: a buffer is written and read" \
 		pair 7471 stdbuf -oL "$prog" -s $ip -- "$prog" -c $ip "what a $ip writes"
-	like "$(cat "$TMP/run")" "read back: what a $ip writes" "$ip: the client has it back"
-	like "$(cat "$TMP/server")" "in the buffer: what a $ip writes" "$ip: the server has it"
+	is "$(sed -n 's/^read back: //p' "$TMP/run")" "what a $ip writes" "$ip: the client has it back"
+	is "$(sed -n 's/^in the buffer: //p' "$TMP/server")" "what a $ip writes" "$ip: the server has it"
 done
 refused "a server that is not there: said so" "connect" ip netns exec a "$prog" -c 192.168.77.2 nothing
 done_testing
