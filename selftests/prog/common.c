@@ -2,17 +2,21 @@
 /*
  * What the test programs share.
  */
+#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <linux/udmabuf.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -103,6 +107,39 @@ int done_testing(void)
 {
 	printf("1..%d\n", tap_n);
 	return !tap_n || tap_failed;
+}
+
+/* Kept open, as opening allocates. */
+static int fault_fd(void)
+{
+	static int fd = -1;
+
+	if (fd < 0)
+		fd = open("/proc/self/fail-nth", O_RDWR);
+	if (fd < 0)
+		die("/proc/self/fail-nth");
+	return fd;
+}
+
+void fault_nth(unsigned int nth)
+{
+	char s[16];
+	int n = snprintf(s, sizeof(s), "%u", nth);
+
+	if (pwrite(fault_fd(), s, n, 0) != n)
+		die("fail-nth");
+}
+
+bool fault_was(void)
+{
+	char s[16] = "";
+	bool was;
+
+	/* if it is this copy that fails, then nothing did before */
+	was = pread(fault_fd(), s, sizeof(s) - 1, 0) > 0 && !atoi(s);
+	if (!was && pwrite(fault_fd(), "0", 1, 0) != 1)
+		fault_nth(0);
+	return was;
 }
 
 double now(void)
@@ -689,6 +726,109 @@ void mr_drop(struct ibv_mr *mr)
 	if (errno)
 		die("dereg_mr");
 	free(p);
+}
+
+void ud_up(struct ud *u, struct end *e, uint32_t qkey, bool ex)
+{
+	struct ibv_qp_init_attr_ex ia = {
+		.cap = { .max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 4, .max_recv_sge = 4,
+			 .max_inline_data = 64 },
+		.qp_type = IBV_QPT_UD,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | (ex ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
+		.pd = e->pd,
+	};
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = qkey };
+
+	u->e = e;
+	ia.send_cq = u->scq = cq_make(e, 128);
+	ia.recv_cq = u->rcq = cq_make(e, 128);
+	u->qp = ex ? ibv_create_qp_ex(e->ctx, &ia) :
+		ibv_create_qp(e->pd, (struct ibv_qp_init_attr *)&ia);
+	if (!u->qp)
+		die("create_qp, UD");
+	if (ibv_modify_qp(u->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY))
+		die("UD to INIT");
+	a.qp_state = IBV_QPS_RTR;
+	if (ibv_modify_qp(u->qp, &a, IBV_QP_STATE))
+		die("UD to RTR");
+	a.qp_state = IBV_QPS_RTS;
+	a.sq_psn = 0xfffffe;
+	if (ibv_modify_qp(u->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN))
+		die("UD to RTS");
+	u->mr = mr_make(e, 64 * 8192, 0);
+	u->buf = u->mr->addr;
+}
+
+void ud_down(struct ud *u)
+{
+	if (ibv_destroy_qp(u->qp) || ibv_destroy_cq(u->scq) || ibv_destroy_cq(u->rcq))
+		die("destroy UD");
+	mr_drop(u->mr);
+}
+
+struct ibv_ah *ah_to(const struct end *from, const union ibv_gid *gid)
+{
+	struct ibv_ah_attr a = {
+		.is_global = 1,
+		.port_num = 1,
+		.grh = { .dgid = *gid, .sgid_index = from->gid_index, .hop_limit = 64,
+			 .traffic_class = 0x20, .flow_label = 0x12345 },
+	};
+	struct ibv_ah *ah = ibv_create_ah(from->pd, &a);
+
+	if (!ah)
+		die("create_ah");
+	return ah;
+}
+
+void ud_recv(struct ud *u, uint64_t id, uint32_t len)
+{
+	struct ibv_recv_wr wr = {
+		.wr_id = id,
+		.sg_list = SGE(u->buf + id * 8192, len, u->mr->lkey),
+		.num_sge = 1,
+	}, *bad;
+
+	memset(u->buf + id * 8192, CANARY, 8192);
+	errno = ibv_post_recv(u->qp, &wr, &bad);
+	if (errno)
+		die("post_recv");
+}
+
+int ud_send(struct ud *u, bool ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, uint64_t id,
+		   struct ibv_sge *sge, int n, int flags, uint32_t imm)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = id,
+		.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
+		.imm_data = htobe32(imm),
+		.send_flags = flags | IBV_SEND_SIGNALED,
+		.sg_list = sge,
+		.num_sge = n,
+		.wr.ud = { .ah = ah, .remote_qpn = qpn, .remote_qkey = qkey },
+	};
+
+	return ex ? wr_post_ex(u->qp, &wr) : wr_post(u->qp, &wr);
+}
+
+int buffer_make(int *memfd, size_t len)
+{
+	struct udmabuf_create c = { .size = len };
+	int dev, fd;
+
+	dev = open("/dev/udmabuf", O_RDWR);
+	if (dev < 0)
+		return -1;
+	*memfd = memfd_create("buffer", MFD_ALLOW_SEALING);
+	if (*memfd < 0 || ftruncate(*memfd, len) || fcntl(*memfd, F_ADD_SEALS, F_SEAL_SHRINK))
+		die("memfd");
+	c.memfd = *memfd;
+	fd = ioctl(dev, UDMABUF_CREATE, &c);
+	if (fd < 0)
+		die("UDMABUF_CREATE");
+	close(dev);
+	return fd;
 }
 
 static uint32_t crc32_of(uint32_t crc, const uint8_t *p, size_t n)

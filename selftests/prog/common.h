@@ -27,6 +27,13 @@ void die(const char *fmt, ...) printf_like(1, 2) __attribute__((noreturn));
 /* prints the plan; the program's status */
 int done_testing(void);
 
+/*
+ * The @nth allocation, or copy from or to this process, that its next calls make fails;
+ * and whether there have been as many (CONFIG_FAULT_INJECTION_DEBUG_FS).
+ */
+void fault_nth(unsigned int nth);
+bool fault_was(void);
+
 double now(void);
 void sleep_ms(unsigned int ms);
 
@@ -185,6 +192,25 @@ struct sroce_ring *ring_at(uint32_t prod);
 struct ibv_mr *mr_make(const struct end *e, size_t len, int access);
 void mr_drop(struct ibv_mr *mr);	/* with its memory */
 
+/* A dma-buf of another driver's, which is @memfd's memory; -1 where there is no /dev/udmabuf */
+int buffer_make(int *memfd, size_t len);
+
+/* a queue pair for datagrams, with CQs of its own and places of 8 KiB to receive in */
+struct ud {
+	struct end *e;
+	struct ibv_cq *scq, *rcq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	uint8_t *buf;
+};
+
+void ud_up(struct ud *u, struct end *e, uint32_t qkey, bool ex);
+void ud_down(struct ud *u);
+void ud_recv(struct ud *u, uint64_t id, uint32_t len);
+/* @ex: by ibv_wr_*(); @imm: 0 for none */
+int ud_send(struct ud *u, bool ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, uint64_t id,
+	    struct ibv_sge *sge, int n, int flags, uint32_t imm);
+struct ibv_ah *ah_to(const struct end *from, const union ibv_gid *gid);
 /* The ICRC of a packet: its @len bytes from the IP header on, without that */
 uint32_t icrc_of(const uint8_t *ip, size_t len);
 

@@ -288,7 +288,7 @@ static void with_ud(void (*fn)(void))
 	mr_drop(ud.mr);
 }
 
-static void ud_send(uint32_t qpn, uint32_t len)
+static void ud_post(uint32_t qpn, uint32_t len)
 {
 	struct ibv_wc wc;
 
@@ -506,7 +506,7 @@ static void hostile(void)
 	unsigned int i, j;
 
 	memcpy(ud.buf, &question, MAD);
-	ud_send(QP1, MAD);
+	ud_post(QP1, MAD);
 	ok(cq_wait(ud.rcq, &wc, PATIENCE) && !wc.status && wc.opcode == IBV_WC_RECV,
 	   "a question from a queue pair like any other is answered");
 	is(wc.byte_len, GRH + MAD, "with a MAD");
@@ -518,7 +518,7 @@ static void hostile(void)
 	 * shorter one what is missing might be there from before.
 	 */
 	for (i = 0; i < ARRAY_SIZE(lens); i++)
-		ud_send(QP1, lens[i]);
+		ud_post(QP1, lens[i]);
 	is(hw_counter(&eb, "rx_unreliable_dropped") - drops, ARRAY_SIZE(lens),
 	   "those of other lengths are dropped");
 	ok(cq_quiet(ud.rcq, 0.5), "and not answered");
@@ -536,7 +536,7 @@ static void hostile(void)
 			ud.buf[16] = 0;
 			ud.buf[17] %= 0x20;
 		}
-		ud_send(QP1, MAD);
+		ud_post(QP1, MAD);
 		while (ibv_poll_cq(ud.rcq, 1, &wc) > 0)
 			recv_post();
 	}
@@ -552,7 +552,7 @@ static void qp0(void)
 
 	ok(umad_register(fd, 0, CLASS_SUBN) < 0, "there is no agent for QP0");
 	close(fd);
-	ud_send(0, MAD);
+	ud_post(0, MAD);
 	is(hw_counter(&eb, "rx_no_qp") - no_qp, 1, "there is no QP0 to send to");
 }
 

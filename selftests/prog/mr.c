@@ -5,15 +5,12 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/udmabuf.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -373,25 +370,6 @@ static void dm(void)
 }
 
 /* --- another driver's buffer ----------------------------------------------------------- */
-
-static int buffer_make(int *memfd, size_t len)
-{
-	struct udmabuf_create c = { .size = len };
-	int dev, fd;
-
-	dev = open("/dev/udmabuf", O_RDWR);
-	if (dev < 0)
-		return -1;
-	*memfd = memfd_create("buffer", MFD_ALLOW_SEALING);
-	if (*memfd < 0 || ftruncate(*memfd, len) || fcntl(*memfd, F_ADD_SEALS, F_SEAL_SHRINK))
-		die("memfd");
-	c.memfd = *memfd;
-	fd = ioctl(dev, UDMABUF_CREATE, &c);
-	if (fd < 0)
-		die("UDMABUF_CREATE");
-	close(dev);
-	return fd;
-}
 
 static void dmabuf(void)
 {

@@ -1043,82 +1043,6 @@ static void sum(void)
 #define QKEY 0x11223344
 #define GRH 40
 
-struct ud {
-	struct end *e;
-	struct ibv_cq *scq, *rcq;
-	struct ibv_qp *qp;
-	struct ibv_mr *mr;
-	uint8_t *buf;
-};
-
-static void ud_up(struct ud *u, struct end *e, uint32_t qkey, bool ex)
-{
-	struct ibv_qp_init_attr_ex ia = {
-		.cap = { .max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 4, .max_recv_sge = 4,
-			 .max_inline_data = 64 },
-		.qp_type = IBV_QPT_UD,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | (ex ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
-		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
-		.pd = e->pd,
-	};
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = qkey };
-
-	u->e = e;
-	ia.send_cq = u->scq = cq_make(e, 128);
-	ia.recv_cq = u->rcq = cq_make(e, 128);
-	u->qp = ex ? ibv_create_qp_ex(e->ctx, &ia) :
-		ibv_create_qp(e->pd, (struct ibv_qp_init_attr *)&ia);
-	if (!u->qp)
-		die("create_qp, UD");
-	if (ibv_modify_qp(u->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY))
-		die("UD to INIT");
-	a.qp_state = IBV_QPS_RTR;
-	if (ibv_modify_qp(u->qp, &a, IBV_QP_STATE))
-		die("UD to RTR");
-	a.qp_state = IBV_QPS_RTS;
-	a.sq_psn = 0xfffffe;
-	if (ibv_modify_qp(u->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN))
-		die("UD to RTS");
-	u->mr = mr_make(e, 64 * 8192, 0);
-	u->buf = u->mr->addr;
-}
-
-static void ud_down(struct ud *u)
-{
-	if (ibv_destroy_qp(u->qp) || ibv_destroy_cq(u->scq) || ibv_destroy_cq(u->rcq))
-		die("destroy UD");
-	mr_drop(u->mr);
-}
-
-static struct ibv_ah *ah_to(struct end *from, const union ibv_gid *gid)
-{
-	struct ibv_ah_attr a = {
-		.is_global = 1,
-		.port_num = 1,
-		.grh = { .dgid = *gid, .sgid_index = from->gid_index, .hop_limit = 64,
-			 .traffic_class = 0x20, .flow_label = 0x12345 },
-	};
-	struct ibv_ah *ah = ibv_create_ah(from->pd, &a);
-
-	if (!ah)
-		die("create_ah");
-	return ah;
-}
-
-static void ud_recv(struct ud *u, uint64_t id, uint32_t len)
-{
-	struct ibv_recv_wr wr = {
-		.wr_id = id,
-		.sg_list = SGE(u->buf + id * 8192, len, u->mr->lkey),
-		.num_sge = 1,
-	}, *bad;
-
-	memset(u->buf + id * 8192, CANARY, 8192);
-	errno = ibv_post_recv(u->qp, &wr, &bad);
-	if (errno)
-		die("post_recv");
-}
-
 static bool v4_mapped(const union ibv_gid *g)
 {
 	return !g->global.subnet_prefix && g->raw[10] == 0xff && g->raw[11] == 0xff;
@@ -1150,22 +1074,6 @@ static void grh_check(const uint8_t *g, const union ibv_gid *src, const union ib
 		is(g[6], IPPROTO_UDP, "GRH: its next header");
 		ok(g[7], "GRH: its hop limit (%u)", g[7]);
 	}
-}
-
-static int ud_send(struct ud *u, bool ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, uint64_t id,
-		   struct ibv_sge *sge, int n, int flags, uint32_t imm)
-{
-	struct ibv_send_wr wr = {
-		.wr_id = id,
-		.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
-		.imm_data = htobe32(imm),
-		.send_flags = flags | SIG,
-		.sg_list = sge,
-		.num_sge = n,
-		.wr.ud = { .ah = ah, .remote_qpn = qpn, .remote_qkey = qkey },
-	};
-
-	return ex ? wr_post_ex(u->qp, &wr) : wr_post(u->qp, &wr);
 }
 
 static void ud_sizes(struct ud *a, struct ud *b, bool ex)

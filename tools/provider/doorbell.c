@@ -16,14 +16,26 @@ struct sroce_doorbell_cmd {
 	struct sroce_doorbell db;
 };
 
+/* How often a doorbell is tried for which there is no memory */
+#define SROCE_DOORBELL_TRIES	100
+
 static_assert(sizeof(struct sroce_doorbell_cmd) == 16,
 	      "in_words says four words");
+
+/*
+ * The command is on our stack: that it can't be read is for want of memory, and no
+ * reason to say that requests, which are in the ring already, have not been posted.
+ */
+static bool sroce_doorbell_again(int err, int *tries)
+{
+	return err == EINTR || (err == EFAULT && ++*tries < SROCE_DOORBELL_TRIES);
+}
 
 /* The same command, wrapped in an ioctl: slower, but open to everyone. */
 static int sroce_doorbell_ioctl(struct sroce_context *ctx,
 				const struct sroce_doorbell *db)
 {
-	int ret;
+	int ret, tries = 0;
 
 	do {
 		DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_DEVICE,
@@ -33,7 +45,7 @@ static int sroce_doorbell_ioctl(struct sroce_context *ctx,
 				   SROCE_CMD_DOORBELL);
 		fill_attr_in_ptr(cmd, UVERBS_ATTR_CORE_IN, db);
 		ret = execute_ioctl(&ctx->vctx.context, cmd);
-	} while (ret == EINTR);
+	} while (sroce_doorbell_again(ret, &tries));
 
 	return ret;
 }
@@ -55,6 +67,7 @@ int sroce_doorbell(struct sroce_context *ctx, uint32_t qp_num)
 		.hdr.in_words = sizeof(cmd) / 4,
 		.db.qp_num = qp_num,
 	};
+	int tries = 0;
 	ssize_t len;
 
 	if (__atomic_load_n(&ctx->no_write, __ATOMIC_RELAXED))
@@ -62,7 +75,7 @@ int sroce_doorbell(struct sroce_context *ctx, uint32_t qp_num)
 
 	do {
 		len = write(ctx->vctx.context.cmd_fd, &cmd, sizeof(cmd));
-	} while (len < 0 && errno == EINTR);
+	} while (len < 0 && sroce_doorbell_again(errno, &tries));
 
 	if (len == sizeof(cmd))
 		return 0;
