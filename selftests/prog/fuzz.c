@@ -46,13 +46,16 @@ enum kind { PD, CQ, QP, SRQ, MR, MW, AH, XRCD, WQ, DM, LKEY, QPN, AV, KINDS };
 
 #define KNOWN 16
 static uint32_t known[KINDS][KNOWN];
+static unsigned int num_known[KINDS];
 
 static struct map {
 	uint8_t *at;
 	size_t len;
 	enum kind kind;
 	bool receives;
-} maps[64];
+	uint32_t qpn;
+	uint32_t entries, entry_size;
+} maps[24];
 
 static struct {
 	int fd;
@@ -64,6 +67,8 @@ static struct {
 #define MEM (64 * 4096)
 
 static __thread struct rng rng;
+/* what is done is meant to succeed */
+static __thread bool straight;
 /* Of all processes */
 static struct {
 	unsigned long long calls, accepted;
@@ -76,12 +81,21 @@ static uint32_t pick(uint32_t n)
 
 static uint32_t number(enum kind kind)
 {
-	return pick(16) ? known[kind][pick(KNOWN)] : pick(2) ? pick(64) : (uint32_t)rng_next(&rng);
+	const uint32_t num = min(num_known[kind], KNOWN);
+
+	if (!num || !pick(24))
+		return pick(2) ? pick(64) : (uint32_t)rng_next(&rng);
+	/* keys are good in one domain alone: most are of the first */
+	return known[kind][(kind == PD || kind == LKEY) && pick(8) ? 0 : pick(num)];
 }
 
-static void know(enum kind kind, uint32_t number)
+/* Return: where */
+static unsigned int know(enum kind kind, uint32_t number)
 {
-	known[kind][pick(KNOWN)] = number;
+	const unsigned int i = num_known[kind] < KNOWN ? num_known[kind]++ % KNOWN : pick(KNOWN);
+
+	known[kind][i] = number;
+	return i;
 }
 
 static uint32_t odd_number(void)
@@ -121,17 +135,17 @@ static bool cmd(uint32_t command, void *in, size_t len, void *resp, size_t resp_
 	size_t n = sizeof(hdr) + len;
 
 	if (resp_len)
-		*(uint64_t *)in = (uintptr_t)(pick(64) ? resp : any_address());
-	if (!pick(16))
+		*(uint64_t *)in = (uintptr_t)(straight || pick(64) ? resp : any_address());
+	if (!straight && !pick(16))
 		((uint8_t *)in)[8 + pick(max(len, 9U) - 8)] ^= 1 << pick(8);
-	if (!pick(32))
+	if (!straight && !pick(32))
 		hdr.in_words += pick(9) - 4;
-	if (!pick(32))
+	if (!straight && !pick(32))
 		hdr.out_words += pick(17) - 8;
-	memset(buf, pick(8) ? 0 : 0xff, sizeof(buf));
+	memset(buf, straight || pick(8) ? 0 : 0xff, sizeof(buf));
 	memcpy(buf, &hdr, sizeof(hdr));
 	memcpy(buf + sizeof(hdr), in, len);
-	if (!pick(32))
+	if (!straight && !pick(32))
 		n = 4 * hdr.in_words;
 	memset(resp, 0, resp_len);
 	sum->calls++;
@@ -147,7 +161,7 @@ static bool cmd(uint32_t command, void *in, size_t len, void *resp, size_t resp_
 static uint8_t nothing[64];
 #define CMD_ONLY(command, in) cmd(IB_USER_VERBS_CMD_##command, &(in), sizeof(in), nothing, 0)
 
-static void take_map(const struct sroce_ring_map *r, enum kind kind, bool receives)
+static void take_map(const struct sroce_ring_map *r, enum kind kind, bool receives, uint32_t qpn)
 {
 	struct map *m = &maps[pick(ARRAY_SIZE(maps))];
 	void *at;
@@ -161,7 +175,7 @@ static void take_map(const struct sroce_ring_map *r, enum kind kind, bool receiv
 	/* twice, as well */
 	if (pick(8) && m->at)
 		munmap(m->at, m->len);
-	*m = (struct map) { at, r->size, kind, receives };
+	*m = (struct map) { at, r->size, kind, receives, qpn, r->entries, r->entry_size };
 }
 
 static void create_pd(void)
@@ -184,7 +198,7 @@ static void create_cq(void)
 	if (!CMD(CREATE_CQ, in, resp))
 		return;
 	know(CQ, resp.core.cq_handle);
-	take_map(&resp.ours.cq, CQ, false);
+	take_map(&resp.ours.cq, CQ, false, 0);
 }
 
 static void resize_cq(void)
@@ -196,20 +210,20 @@ static void resize_cq(void)
 	} resp;
 
 	if (CMD(RESIZE_CQ, in, resp))
-		take_map(&resp.ours.cq, CQ, false);
+		take_map(&resp.ours.cq, CQ, false, 0);
 }
 
 static void create_qp(void)
 {
-	static const uint8_t types[] = { IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD,
-					 IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, 1, 255 };
+	static const uint8_t types[] = { IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC,
+					 IBV_QPT_UD, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, 1, 255 };
 	struct ib_uverbs_create_qp in = {
 		.pd_handle = number(pick(16) ? PD : XRCD),
 		.send_cq_handle = number(CQ),
 		.recv_cq_handle = number(CQ),
 		.srq_handle = number(SRQ),
-		.max_send_wr = about(64), .max_recv_wr = about(64),
-		.max_send_sge = about(4), .max_recv_sge = about(4),
+		.max_send_wr = 1 + about(64), .max_recv_wr = 1 + about(64),
+		.max_send_sge = 4, .max_recv_sge = about(4),
 		.max_inline_data = about(128),
 		.sq_sig_all = pick(2),
 		.qp_type = types[pick(ARRAY_SIZE(types))],
@@ -222,10 +236,10 @@ static void create_qp(void)
 
 	if (!CMD(CREATE_QP, in, resp))
 		return;
-	know(QP, resp.core.qp_handle);
-	know(QPN, resp.core.qpn);
-	take_map(&resp.ours.sq, QP, false);
-	take_map(&resp.ours.rq, QP, true);
+	known[QPN][know(QP, resp.core.qp_handle)] = resp.core.qpn;
+	num_known[QPN] = num_known[QP];
+	take_map(&resp.ours.sq, QP, false, resp.core.qpn);
+	take_map(&resp.ours.rq, QP, true, resp.core.qpn);
 }
 
 static void create_srq(void)
@@ -242,7 +256,7 @@ static void create_srq(void)
 	if (!CMD(CREATE_SRQ, in, resp))
 		return;
 	know(SRQ, resp.core.srq_handle);
-	take_map(&resp.ours.srq, SRQ, true);
+	take_map(&resp.ours.srq, SRQ, true, 0);
 }
 
 static void create_xsrq(void)
@@ -260,7 +274,7 @@ static void create_xsrq(void)
 	if (!CMD(CREATE_XSRQ, in, resp))
 		return;
 	know(SRQ, resp.core.srq_handle);
-	take_map(&resp.ours.srq, SRQ, true);
+	take_map(&resp.ours.srq, SRQ, true, 0);
 }
 
 static void modify_srq(void)
@@ -278,7 +292,7 @@ static void modify_srq(void)
 	in.ours.resp_addr = (uintptr_t)(pick(8) ? &resp : any_address());
 	/* it has no room for an answer in front */
 	if (cmd(IB_USER_VERBS_CMD_MODIFY_SRQ, &in, sizeof(in), nothing, 0))
-		take_map(&resp.srq, SRQ, true);
+		take_map(&resp.srq, SRQ, true, 0);
 }
 
 static void reg_mr(void)
@@ -291,6 +305,12 @@ static void reg_mr(void)
 	};
 	struct ib_uverbs_reg_mr_resp resp;
 
+	/* one of all there is, mostly */
+	if (pick(4)) {
+		in.start = in.hca_va = (uintptr_t)self.mem;
+		in.length = MEM;
+		in.access_flags = 0xf;
+	}
 	/* the core wants the same place in a page */
 	if (pick(8))
 		in.hca_va = (in.hca_va & ~4095ULL) | (at & 4095);
@@ -355,7 +375,7 @@ static void open_xrcd(void)
 }
 
 /* A state with all that it takes, or with anything */
-static void modify_to(uint32_t handle, uint8_t state)
+static void modify_to(uint32_t handle, uint8_t state, uint32_t qpn)
 {
 	static const uint32_t masks[] = {
 		[IBV_QPS_RESET] = IBV_QP_STATE,
@@ -368,35 +388,40 @@ static void modify_to(uint32_t handle, uint8_t state)
 	};
 	struct ib_uverbs_modify_qp in = {
 		.qp_handle = handle, .attr_mask = masks[state % ARRAY_SIZE(masks)],
-		.qp_state = state, .port_num = 1, .qp_access_flags = pick(8) ? 0xf : pick(512),
-		.path_mtu = pick(8) ? IBV_MTU_1024 : pick(8), .dest_qp_num = number(QPN),
-		.max_rd_atomic = about(8), .max_dest_rd_atomic = about(8), .min_rnr_timer = pick(16),
+		.qp_state = state, .port_num = 1, .qp_access_flags = straight || pick(8) ? 0xf : pick(512),
+		.path_mtu = straight || pick(8) ? IBV_MTU_1024 : pick(8), .dest_qp_num = qpn,
+		.max_rd_atomic = straight ? 8 : about(8),
+		.max_dest_rd_atomic = straight ? 8 : about(8), .min_rnr_timer = pick(16),
 		.timeout = about(14), .retry_cnt = about(7), .rnr_retry = about(7), .qkey = pick(4),
 		.dest = { .is_global = 1, .port_num = 1, .sgid_index = self.gid_index,
 			  .hop_limit = 64 },
 	};
 
 	memcpy(in.dest.dgid, &self.gid, 16);
-	if (!pick(8))
+	if (!straight && !pick(8))
 		in.attr_mask ^= 1U << pick(26);
-	if (!pick(32))
+	if (!straight && !pick(32))
 		in.attr_mask = rng_next(&rng);
 	CMD_ONLY(MODIFY_QP, in);
 }
 
 static void modify_qp(void)
 {
-	modify_to(number(QP), pick(8));
+	modify_to(number(QP), pick(8), number(QPN));
 }
 
 /* So that something goes on */
 static void connect_qp(void)
 {
-	const uint32_t handle = number(QP);
+	const unsigned int i = pick(max(min(num_known[QP], KNOWN), 1U));
+	/* mostly with itself: who answers is who was asked */
+	const uint32_t qpn = pick(4) ? known[QPN][i] : number(QPN);
 
-	modify_to(handle, IBV_QPS_RESET);
+	straight = pick(4);
+	modify_to(known[QP][i], IBV_QPS_RESET, 0);
 	for (uint8_t state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++)
-		modify_to(handle, state);
+		modify_to(known[QP][i], state, qpn);
+	straight = false;
 }
 
 static void query_qp(void)
@@ -494,15 +519,17 @@ static void put_send(struct sroce_ring *ring, uint32_t mask)
 	__atomic_store_n(&ring->prod, ring->prod + u.wqe.num_blocks, __ATOMIC_RELEASE);
 }
 
-static void put_recv(struct sroce_ring *ring, size_t room)
+static void put_recv(struct sroce_ring *ring, const struct map *m)
 {
-	struct sroce_recv_wqe *wqe = (void *)((uint8_t *)(ring + 1) + 64 * pick(max(room / 64, 2U) - 1));
+	struct sroce_recv_wqe *wqe = (void *)((uint8_t *)(ring + 1) +
+					      (ring->prod & (m->entries - 1)) * m->entry_size);
 
 	wqe->wr_id = rng_next(&rng);
 	wqe->num_sge = about(2);
 	wqe->reserved = !pick(32);
 	wqe->sge[0] = any_sge();
-	wqe->sge[1] = any_sge();
+	if (m->entry_size >= sizeof(*wqe) + 2 * sizeof(wqe->sge[0]))
+		wqe->sge[1] = any_sge();
 	__atomic_store_n(&ring->prod, ring->prod + 1, __ATOMIC_RELEASE);
 }
 
@@ -510,19 +537,16 @@ static void put_recv(struct sroce_ring *ring, size_t room)
 static void post(void)
 {
 	const struct map m = maps[pick(ARRAY_SIZE(maps))];
-	const size_t room = m.len - sizeof(struct sroce_ring);
-	uint32_t mask = 1;
+	struct sroce_doorbell db = { .qp_num = m.qpn };
 
-	if (!m.at || m.kind == CQ)
+	if (!m.at || m.kind == CQ || !m.entries)
 		return;
 	if (m.receives) {
-		put_recv((void *)m.at, room);
+		put_recv((void *)m.at, &m);
 		return;
 	}
-	while (2 * mask * SROCE_SQ_BLOCK <= room)
-		mask *= 2;
-	put_send((void *)m.at, mask - 1);
-	doorbell();
+	put_send((void *)m.at, m.entries - 1);
+	cmd(SROCE_CMD_DOORBELL, &db, sizeof(db), nothing, 0);
 }
 
 /* Over indices and flags mostly, as the rest is checked more easily */
@@ -659,7 +683,7 @@ static void dm_use(void)
 		if (call(&c, UVERBS_OBJECT_DM, SROCE_METHOD_DM_QUERY)) {
 			map.offset = resp.offset;
 			map.size = resp.length;
-			take_map(&map, CQ, false);
+			take_map(&map, CQ, false, 0);
 		}
 		break;
 	case 1:
@@ -751,9 +775,9 @@ static const struct {
 	unsigned int weight;
 } deeds[] = {
 	{ create_pd, 4 }, { create_cq, 8 }, { resize_cq, 4 }, { create_qp, 12 }, { create_srq, 4 },
-	{ create_xsrq, 4 }, { modify_srq, 4 }, { reg_mr, 8 }, { rereg_mr, 4 }, { alloc_mw, 4 },
-	{ create_ah, 4 }, { open_xrcd, 2 }, { modify_qp, 8 }, { connect_qp, 8 }, { query_qp, 2 },
-	{ attach, 2 }, { destroy, 16 }, { doorbell, 8 }, { post, 40 }, { scribble, 20 },
+	{ create_xsrq, 4 }, { modify_srq, 4 }, { reg_mr, 8 }, { rereg_mr, 2 }, { alloc_mw, 4 },
+	{ create_ah, 4 }, { open_xrcd, 2 }, { modify_qp, 2 }, { connect_qp, 20 }, { query_qp, 2 },
+	{ attach, 2 }, { destroy, 8 }, { doorbell, 8 }, { post, 60 }, { scribble, 4 },
 	{ map_anything, 4 }, { tag_op, 4 }, { dm_alloc, 2 }, { dm_use, 4 }, { advise, 2 },
 	{ any_call, 8 }, { any_command, 8 },
 };
@@ -796,7 +820,7 @@ static void open_raw(const char *path)
 		_exit(2);
 	while (!CMD(GET_CONTEXT, in, resp))
 		;
-	take_map(&resp.ours.bells, CQ, false);
+	take_map(&resp.ours.bells, CQ, false, 0);
 }
 
 /* A process of threads, until it is killed. Its memory is shared with who comes after. */
@@ -807,10 +831,12 @@ static void evil(const char *path, uint64_t seed)
 	signal(SIGSEGV, SIG_DFL);
 	memset(maps, 0, sizeof(maps));
 	memset(known, 0, sizeof(known));
+	memset(num_known, 0, sizeof(num_known));
 	open_raw(path);
 	rng.s = seed;
 	/* something to begin with */
 	for (int i = 0; i < 4; i++) {
+		straight = true;
 		create_pd();
 		create_cq();
 		reg_mr();
@@ -844,6 +870,10 @@ static bool gone(pid_t pid, double seconds)
 /* One after another, each for a moment */
 static void any(void)
 {
+	/* what the program beside these has none of */
+	static const char * const names[] = { "rx_atomic_requests", "rx_flush_requests",
+					      "sent_err_nak", "cq_overflows" };
+	long long before[ARRAY_SIZE(names)], after[ARRAY_SIZE(names)];
 	const double seconds = env("FUZZ_SECONDS", 10), end = now() + seconds;
 	uint64_t seed = env("SEED", time(NULL));
 	unsigned int num = 0;
@@ -855,13 +885,14 @@ static void any(void)
 	self.gid_index = ea.gid_index;
 	self.mem = mmap(NULL, MEM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	sum = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	counters_read(&ea, names, ARRAY_SIZE(names), before);
 	while (now() < end) {
 		struct rng life = { .s = seed };
 		pid_t pid = fork();
 
 		if (!pid)
 			evil(path, seed);
-		usleep(rng_in(&life, 1000, rng_in(&life, 0, 3) ? 200000 : 2000000));
+		usleep(rng_in(&life, 1000, rng_in(&life, 0, 3) ? 500000 : 2000000));
 		kill(pid, SIGKILL);
 		num++;
 		if (!gone(pid, 60)) {
@@ -874,6 +905,9 @@ static void any(void)
 	ok(num, "%u processes that do anything: none hangs", num);
 	between(sum->accepted, num, sum->calls, "calls that were accepted");
 	diag("%llu calls", sum->calls);
+	counters_read(&ea, names, ARRAY_SIZE(names), after);
+	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++)
+		diag("%s: %lld", names[i], after[i] - before[i]);
 }
 
 /* --- another user's program ---------------------- */
