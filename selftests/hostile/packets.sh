@@ -12,7 +12,7 @@
 [ -z "$LONG" ] || export COUNT=${COUNT:-10000000}
 two_hosts hostile
 ip -n b addr add fd77::99/64 dev v1 nodad || bail "no second address"
-for t in ${HOSTILE:-every_rc every_rc4 every_uc every_ud every_xrc truncated responses notified fuzz}; do
+for t in ${HOSTILE:-every_rc ${LONG:+every_rc4} every_uc every_ud every_xrc truncated responses notified fuzz}; do
 	tap_from "$t" "$BIN/hostile" -d roce0 -D roce1 "$t"
 done
 done_testing
