@@ -454,9 +454,11 @@ static void flood(void)
 	const struct report all = { "", MAGIC, 0, 2, { { 0, OUT - 1 }, { OUT, 0 } } };
 	const struct report few = { "", MAGIC, 0, 2, { { 0, 1 }, { OUT, 0 } } };
 	const struct report most = { "", MAGIC, 0, 3, { { 0, 1 }, { 2, OUT - 3 }, { OUT, 0 } } };
+	const struct report one = { "", MAGIC, 0, 2, { { 0, 1 }, { 2, 0 } } };
 
 	ok(flood_of("all is missing", &all, &all) < 2, "less than two packets for each report");
 	ok(flood_of("more and less", &few, &most) < 2, "nor for those that contradict each other");
+	ok(flood_of("far and near", &one, &most) < 2, "nor where they end now here, now there");
 }
 
 static void strangers(void)

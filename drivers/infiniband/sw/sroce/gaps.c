@@ -20,6 +20,7 @@ void sroce_gaps_reset(struct sroce_qp *qp)
 	sweep->due = false;
 	sweep->num = 0;
 	sweep->arrived = 0;
+	sweep->end = qp->sq.psn_una;
 	sweep->newest = qp->sq.psn_una;
 	sweep->request.num = 0;
 	sweep->request.due = false;
@@ -44,8 +45,14 @@ void sroce_gaps_arrived(struct sroce_sq *sq, u32 psn)
 void sroce_gaps_moved(struct sroce_qp *qp, u32 num)
 {
 	struct sroce_sweep *sweep = &qp->sq.sweep;
+	const u32 una = qp->sq.psn_una;
 
 	sweep->arrived -= min(sweep->arrived, num);
+	/* left behind, they would be ahead again half of all PSNs later */
+	if (wire_psn_diff(sweep->newest, una) < 0)
+		sweep->newest = una;
+	if (wire_psn_diff(sweep->end, una) < 0)
+		sweep->end = una;
 }
 
 static bool gap_has(const struct sroce_gap *gap, u32 psn)
@@ -63,6 +70,14 @@ static const struct sroce_gap *find_gap(const struct sroce_sweep *sweep, u32 psn
 		if (gap_has(&sweep->gap[i], psn))
 			return &sweep->gap[i];
 	return NULL;
+}
+
+/* As one of several that are missing, or as a request that is */
+static const struct sroce_gap *find_again(const struct sroce_sweep *sweep, u32 psn)
+{
+	const struct sroce_gap *gap = find_gap(sweep, psn);
+
+	return !gap && gap_has(&sweep->request, psn) ? &sweep->request : gap;
 }
 
 /* Packets that were sent behind it and have overtaken it, before it is lost: RFC 9002, 6.1.1 */
@@ -115,7 +130,7 @@ void sroce_gaps_sent(const struct sroce_sq *sq, struct sroce_gap *gap, ktime_t n
  */
 bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now)
 {
-	const struct sroce_gap *gap = find_gap(&sq->sweep, sq->psn_una);
+	const struct sroce_gap *gap = find_again(&sq->sweep, sq->psn_una);
 
 	return gap && (gap->due || !overdue(sq, gap, now));
 }
@@ -129,7 +144,7 @@ bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now)
  */
 ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now)
 {
-	const struct sroce_gap *gap = find_gap(&sq->sweep, sq->psn_una);
+	const struct sroce_gap *gap = find_again(&sq->sweep, sq->psn_una);
 
 	if (!gap || gap->due)
 		return KTIME_MAX;
@@ -212,6 +227,7 @@ static void inherit(const struct sroce_sq *sq, const struct sroce_gap *known,
 static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied)
 {
 	struct sroce_sweep *sweep = &sq->sweep;
+	const u32 end = wire_psn_add(sq->psn_una, gaps->end);
 	const struct sroce_sweep old = *sweep;
 	const ktime_t now = ktime_get();
 	u32 i, lost = 0;
@@ -219,7 +235,6 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 	sweep->due = sweep->request.due;
 	sweep->implied = implied;
 	sweep->num = gaps->num;
-	sweep->end = wire_psn_add(sq->psn_una, gaps->end);
 	for (i = 0; i < gaps->num; i++) {
 		struct sroce_gap *gap = &sweep->gap[i];
 		const struct sroce_gap *known;
@@ -233,7 +248,7 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 		known = find_gap(&old, wire_psn_add(gap->psn, gap->num - 1));
 		if (known) {
 			inherit(sq, known, gap, now);
-		} else if (!implied && old.num && wire_psn_diff(gap_end(gap), old.end) <= 0) {
+		} else if (!implied && wire_psn_diff(gap_end(gap), old.end) <= 0) {
 			sroce_gaps_sent(sq, gap, now);
 		} else {
 			lost += gap->num;
@@ -242,6 +257,8 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 		}
 		sweep->due |= gap->due;
 	}
+	if (!implied && wire_psn_diff(end, old.end) > 0)
+		sweep->end = end;
 	return lost;
 }
 
@@ -304,7 +321,8 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 	sq->repair.reports = true;
 	if (!gaps.num)
 		return;
-	if (rx->pkt.psn != sq->psn_una || sq->rnr_wait ||
+	/* with what answers later ones kept, the peer has got on since it said this */
+	if (rx->pkt.psn != sq->psn_una || sq->rnr_wait || sq->kept.num ||
 	    gaps.end > wire_psn_diff(sq->psn_nxt, sq->psn_una)) {
 		sroce_qp_count(qp, STALE_ACK);
 		return;
@@ -354,8 +372,11 @@ void sroce_gaps_request(struct sroce_qp *qp, u32 psn)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_gap *request = &sq->sweep.request;
 
-	if (sq->rnr_wait || wire_psn_diff(psn, sq->psn_nxt) >= 0 ||
-	    (request->num && request->psn == psn && !overdue(sq, request, ktime_get())))
+	if (sq->rnr_wait || wire_psn_diff(psn, sq->psn_nxt) >= 0)
+		return;
+	/* a peer gets on: what it lacks next is behind this, or has been sent */
+	if (request->num && wire_psn_diff(psn, request->psn) <= 0 &&
+	    (request->due || !overdue(sq, request, ktime_get())))
 		return;
 	*request = (struct sroce_gap) { .psn = psn, .num = 1, .due = true };
 	sq->sweep.due = true;

@@ -138,7 +138,6 @@ void sroce_repair_oldest(struct sroce_qp *qp)
 static bool under_way(const struct sroce_sq *sq)
 {
 	const struct sroce_repair *r = &sq->repair;
-
 	const ktime_t now = ktime_get();
 
 	return r->due || sroce_gaps_under_way(sq, now) ||

@@ -793,7 +793,7 @@ struct sroce_gap {
  * @implied: responses tell of it: requests that have none have arrived
  * @num: gaps
  * @gap: by PSN
- * @end: the packet behind all that is known of
+ * @end: the packet behind all that reports have told of
  * @arrived: packets that the peer has, behind one that it lacks
  * @request: one that the peer lacks, with responses missing before it
  * @newest: all that has come, of requests or responses, lies before this PSN
