@@ -128,6 +128,9 @@ static u32 ack_limit(u32 psn)
 
 static void ack_rnr(u32 psn, u8 syndrome)
 {
+	/* nothing has been sent since the last: the network has doubled it */
+	if (sq->rnr_wait)
+		return;
 	w.rnr_naks++;
 	/* 7 is for ever (9.9.2.4.1) */
 	if (w.plan.rnr_retry != 7) {
@@ -157,7 +160,6 @@ static enum status nak_status(u8 code)
 
 static void ack_early(struct rx *rx)
 {
-	const bool opens = kept_opens(&sq->kept, rx->pkt.psn);
 	enum keep kept;
 
 	if (w.plan.plain_requester) {
@@ -165,9 +167,21 @@ static void ack_early(struct rx *rx)
 		return;
 	}
 	kept = keep(&sq->kept, rx);
+	gaps_arrived(rx->pkt.psn);
 	repair_nak(0);
-	if (opens && kept == KEPT)
+	if (kept == KEPT_APART)
 		gaps_implied();
+}
+
+/* The same of a request that is missing. From a peer that keeps what is behind it, that is all. */
+static void nak_early(struct rx *rx)
+{
+	if (!sq->repair.reports) {
+		ack_early(rx);
+		return;
+	}
+	repair_nak(0);
+	gaps_request(rx->pkt.psn);
 }
 
 /* All before which PSN does a response acknowledge? */
@@ -206,7 +220,7 @@ static void ack_acknowledge(struct rx *rx)
 		if ((syndrome & WIRE_AETH_VALUE_MASK) != WIRE_NAK_PSN_SEQ)
 			send_fail(nak_status(syndrome & WIRE_AETH_VALUE_MASK), syndrome);
 		else if (limit != upto)
-			ack_early(rx);
+			nak_early(rx);
 		else
 			repair_nak(syndrome);
 		return;

@@ -57,21 +57,31 @@ static bool charge_between(struct kept *kept, struct late *prev, struct late *la
 	return false;
 }
 
+/* PSNs that it stands for: a READ request takes those of its response. */
+static u32 kept_psns(const struct wire_pkt *pkt)
+{
+	if (pkt->op->class != WIRE_CLASS_READ)
+		return 1;
+	return pkt->dma_len ? DIV_ROUND_UP(pkt->dma_len, MTU) : 1;
+}
+
+/* The first PSN behind it */
+static u32 kept_end(const struct late *late)
+{
+	return wire_psn_add(late->rx.pkt.psn, kept_psns(&late->rx.pkt));
+}
+
 /* Return: where it belongs; -1 if one like it is there. */
 static int find_place(const struct kept *kept, u32 psn)
 {
 	u32 i = kept->num;
 
 	while (i) {
-		s32 diff = wire_psn_diff(psn, kept->entry[i - 1]->rx.pkt.psn);
-
-		if (!diff)
-			return -1;
-		if (diff > 0)
+		if (wire_psn_diff(psn, kept->entry[i - 1]->rx.pkt.psn) >= 0)
 			break;
 		i--;
 	}
-	return (int)i;
+	return i && wire_psn_diff(psn, kept_end(kept->entry[i - 1])) < 0 ? -1 : (int)i;
 }
 
 struct late *late_new(const struct rx *rx)
@@ -117,7 +127,7 @@ enum keep keep(struct kept *kept, struct rx *rx)
 	kept->num++;
 	seen[SEEN_KEPT]++;
 	trace("kept psn=%u kept=%u bytes=%u", rx->pkt.psn, kept->num, kept->bytes);
-	return KEPT;
+	return prev && rx->pkt.psn == kept_end(prev) ? KEPT : KEPT_APART;
 
 dropped:
 	seen[SEEN_KEPT_NOT]++;
@@ -125,22 +135,9 @@ dropped:
 	return KEPT_NOT;
 }
 
-/* PSNs that it stands for: a READ request takes those of its response. */
-static u32 kept_psns(const struct wire_pkt *pkt)
-{
-	if (pkt->op->class != WIRE_CLASS_READ)
-		return 1;
-	return pkt->dma_len ? DIV_ROUND_UP(pkt->dma_len, MTU) : 1;
-}
-
 bool kept_opens(const struct kept *kept, u32 psn)
 {
-	const struct wire_pkt *last;
-
-	if (!kept->num)
-		return true;
-	last = &kept->entry[kept->num - 1]->rx.pkt;
-	return wire_psn_diff(psn, wire_psn_add(last->psn, kept_psns(last))) > 0;
+	return !kept->num || wire_psn_diff(psn, kept_end(kept->entry[kept->num - 1])) > 0;
 }
 
 void kept_gaps(const struct kept *kept, u32 from, struct wire_gaps *gaps)

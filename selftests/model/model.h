@@ -13,6 +13,7 @@
  *	sweep.c		gaps.c				all that is missing, at once
  *	keep.c		keep.c				what came before its turn
  *	net.c		burst.c, net.c			packets, ICRC, runs; and a network
+ *	liar.c						what a peer should not say
  *	model.c						schedules, and what has to hold
  *
  * Not here, as it makes no difference to what is proven: XRC, tag matching, keys
@@ -163,7 +164,8 @@ struct kept {
 };
 
 enum keep {
-	KEPT,
+	KEPT,			/* behind one that is */
+	KEPT_APART,		/* with something missing before it */
 	KEPT_TWICE,
 	KEPT_NOT,
 };
@@ -212,6 +214,7 @@ struct repair {
 	u32 psn;
 	u32 end;
 	ktime_t sent;
+	u32 behind;
 	ktime_t lossy;
 	u64 took;
 	u64 took_var;
@@ -225,6 +228,7 @@ struct gap {
 	u32 psn;
 	u16 num;
 	bool due;
+	u32 behind;
 	ktime_t sent;
 };
 
@@ -235,14 +239,22 @@ struct sweep {
 	struct gap gap[WIRE_GAPS_MAX];
 	u32 end;
 	u32 arrived;
+	struct gap request;
+	u32 newest;
 };
 
 void gaps_reset(void);
+void gaps_arrived(u32 psn);
 void gaps_moved(u32 num);
+bool gaps_overtaken(ktime_t sent, u32 behind, ktime_t now);
+void gaps_sent(struct gap *gap, ktime_t now);
 bool gaps_under_way(ktime_t now);
+ktime_t gaps_due(ktime_t now);
 void gaps_repaired(u32 end, ktime_t now);
 void gaps_report(const struct rx *rx);
 void gaps_implied(void);
+void gaps_request(u32 psn);
+void gaps_audit(void);
 
 #define MAX_LATE	64U
 
@@ -293,6 +305,7 @@ void retry_go_back(ktime_t now, u8 syndrome, bool counts);
 void retry_nak(u8 syndrome);
 void retry_acked(void);
 void retry_arrived(void);
+u64 cwnd_least(void);
 u64 repair_answer_ns(ktime_t now);
 void retry_progress(void);
 void retry_rnr(u8 code);
@@ -375,6 +388,8 @@ struct rq {
 	u32 filled_psn;
 	bool goes_back;
 	bool report;
+	bool greet;
+	u8 greetings;
 	/* what its owner has written, and not sent */
 	bool giving_ack;
 	struct res before;
@@ -398,6 +413,7 @@ enum event_type {
 	EV_POST,			/* the program posts requests */
 	EV_POST_RECV,			/* the peer's posts receive requests */
 	EV_RESP,			/* the owner of the responses goes on */
+	EV_LIE,				/* the peer says what is not so */
 };
 
 ktime_t ktime_get(void);
@@ -407,6 +423,10 @@ void net_reset(void);
 void net_end(void);
 void pkt_put(struct pkt *p);
 const u8 *rx_payload(const struct rx *rx);
+
+/* liar.c */
+
+void lie(void);
 
 /* model.c */
 
@@ -450,6 +470,8 @@ struct plan {
 	ktime_t run_ns;			/* until a softirq takes what has come */
 	ktime_t resp_ns;		/* between writing an answer and sending it */
 	ktime_t outage;			/* KTIME_MAX: none */
+	u32 stop;			/* the timer is late */
+	u32 lies;			/* volleys of them */
 	bool never_ready;
 	u32 bad_key;			/* index of a message; MAX_MSGS: none */
 };
@@ -475,6 +497,13 @@ enum seen {
 	SEEN_REPORT,
 	SEEN_SWEPT,
 	SEEN_PART_LATER,
+	SEEN_GREETED,
+	SEEN_REQUEST_AGAIN,
+	SEEN_OVERTAKEN,
+	SEEN_HOLE,
+	SEEN_CONTRADICTED,
+	SEEN_STOPPED,
+	SEEN_LIES,
 	SEEN_REFUSED,
 	SEEN_CORRUPT,
 	SEEN_LOST,
@@ -496,6 +525,7 @@ struct world {
 	u32 received;			/* of those, with a receive request */
 	u32 kept_dev;
 	u32 sends[MAX_MSGS * MAX_PKTS];	/* how often each request packet was sent */
+	u32 drawn;			/* request packets, in all */
 	ktime_t progress;		/* when psn_una last moved */
 	u32 naks;			/* NAKs for what is missing, since then */
 	u32 rnr_naks;
@@ -522,5 +552,6 @@ void check_atomic(const struct wire_pkt *pkt, u64 orig);
 void check_retries(u8 counted_out);
 void check_rnr_retries(void);
 void note_sent(u32 psn, u32 psns);
+void check_part(u32 psn, u32 len);
 
 #endif /* MODEL_H */

@@ -135,5 +135,21 @@ plant "of a READ that has not arrived, a part is asked for" "requester.c sweep.c
 	's/if (known) {/if (0) {/; s/} else if (old.num \&\&/} else if (0 \&\&/; s/!sq->sweep.implied && swqe_op/0 \&\& swqe_op/; s/sq->sweep.implied && swqe_op(sq->nxt)->kind == SEND_READ/swqe_op(sq->nxt)->kind == SEND_READ/'
 plant "a report of what is missing acknowledges it" completer.c \
 	's/^\t\tgaps_report(rx);/\t\tack_advance(wire_psn_add(pkt->psn, 1));/'
+plant "a request that is missing is sent again as a part of it" requester.c \
+	'/^static enum send_result sweep_request/,/^}/s/sweep->implied = false;/sweep->implied = true;/'
+plant "what follows a part of a READ is sent as one" requester.c \
+	'/^static enum send_result send_missing/,/^}/s/^\tturn->read_len = 0;$//'
+plant "a part of a READ is longer than what is missing" requester.c \
+	'/^static enum send_result send_missing/,/^}/s/sq->psn_nxt) \* MTU/& + MTU/'
+plant "a gap that a turn does not end begins where it did" requester.c \
+	'/^static bool sweep_gap/,/^}/s/gap->psn = sq->psn_nxt;//'
+plant "reports that end now here, now there, are news" sweep.c \
+	's/if (!implied && wire_psn_diff(end, old.end) > 0)/if (1)/'
+plant "NAKs of now this request, now that, are news" sweep.c \
+	's/wire_psn_diff(psn, request->psn) <= 0/psn == request->psn/'
+plant "what is on its way is taken for overtaken" sweep.c \
+	's/return wait && wire_psn_diff(sq->sweep.newest, behind) > OVERTAKEN &&/return 1 ||/'
+plant "the newest that has come falls behind" sweep.c \
+	'/if (wire_psn_diff(sweep->newest, sq->psn_una) < 0)/,+1d'
 echo "1..$n"
 exit $failed

@@ -429,6 +429,9 @@ bool event_run(void)
 	case EV_RESP:
 		resp_finish();
 		break;
+	case EV_LIE:
+		lie();
+		break;
 	}
 	return true;
 }

@@ -21,14 +21,14 @@ static u64 probe_ns(ktime_t now)
 	const u64 least = now < sq->repair.lossy ? PROBE_MIN_NS : PROBE_CALM_NS;
 
 	if (sq->srtt)
-		return max(2 * sq->srtt + 4 * sq->rttvar, least);
+		return max(2 * sq->srtt + min(4 * sq->rttvar, sq->srtt), least);
 	if (sq->repair.took)
 		return max(4 * sq->repair.took, (u64)PROBE_MIN_NS);
 	return PROBE_FIRST_NS;
 }
 
 /* pace.c: the time that any answer takes, as far as is known */
-static u64 cwnd_least(void)
+u64 cwnd_least(void)
 {
 	return sq->rtt_least;
 }
@@ -36,10 +36,12 @@ static u64 cwnd_least(void)
 u64 repair_answer_ns(ktime_t now)
 {
 	const struct repair *r = &sq->repair;
+	u64 ns;
 
 	if (!r->took)
 		return probe_ns(now);
-	return max(max(r->took + 4 * r->took_var, cwnd_least()), (u64)PROBE_MIN_NS);
+	ns = min(r->took + 4 * r->took_var, 2 * max(r->took, sq->srtt));
+	return max(max(ns, cwnd_least()), (u64)PROBE_MIN_NS);
 }
 
 void repair_forget(void)
@@ -95,9 +97,11 @@ static void repair_oldest(void)
 static bool under_way(void)
 {
 	const struct repair *r = &sq->repair;
+	const ktime_t now = ktime_get();
 
-	return r->due || (r->out && wire_psn_diff(sq->psn_una, r->end) < 0) ||
-	       gaps_under_way(ktime_get());
+	return r->due || gaps_under_way(now) ||
+	       (r->out && wire_psn_diff(sq->psn_una, r->end) < 0 &&
+		!gaps_overtaken(r->sent, r->behind, now));
 }
 
 void repair_nak(u8 syndrome)
@@ -118,6 +122,8 @@ void repair_nak(u8 syndrome)
 		send_fail(WC_RETRY_EXC_ERR, syndrome);
 	} else {
 		sq->retry_left--;
+		/* the peer is there: what is sent again has the whole of its time (9.7.6.1.3) */
+		sq->deadline = KTIME_MAX;
 		repair(true);
 	}
 }
@@ -131,6 +137,7 @@ static void repair_sent(u32 end)
 	r->out = true;
 	r->end = end;
 	r->sent = now;
+	r->behind = sq->psn_end;
 	r->lossy = now + LOSSY_NS;
 	r->probe_due = KTIME_MAX;
 	if (r->probes < PROBES_MAX)
@@ -252,7 +259,7 @@ static void repair_arm(ktime_t now)
 	if (w.plan.plain_requester)
 		return;
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
-		r->probe_due = now + (s64)probe_ns(now);
+		r->probe_due = min(now + (s64)probe_ns(now), gaps_due(now));
 }
 
 /* retry.c */
@@ -374,6 +381,20 @@ static void timeout(ktime_t now)
 	repair_oldest();
 }
 
+/*
+ * The timer has come so late that the probe before the deadline is still to be sent: this
+ * host was stopped, and answers may be waiting in it. The probe gets the time that it had.
+ */
+static void late_deadline(ktime_t now)
+{
+	const ktime_t probe = sq->repair.probe_due;
+
+	if (now >= sq->deadline && probe < sq->deadline) {
+		seen[SEEN_STOPPED]++;
+		sq->deadline = now + sq->deadline - probe;
+	}
+}
+
 static void retry_run(void)
 {
 	ktime_t now;
@@ -386,6 +407,7 @@ static void retry_run(void)
 		sq->backoff = KTIME_MAX;
 	if (sq->err)
 		return;
+	late_deadline(now);
 	if (now >= sq->deadline) {
 		sq->deadline = KTIME_MAX;
 		if (sq->rnr_wait) {
@@ -457,6 +479,8 @@ static void retry_arm(void)
 		return;
 	if (sq->timer == KTIME_MAX || next < sq->timer) {
 		sq->timer = next;
+		if (chance(w.plan.stop))
+			next += rnd_below(40 * NSEC_PER_MSEC);
 		event_at(next, EV_TIMER, ++sq->timer_gen, NULL);
 	}
 }
@@ -662,6 +686,8 @@ static enum send_result send_packet(struct send_turn *turn)
 	p = burst_reserve(&turn->burst, len);
 	wire_bth_put(p, opcode, 0, (u8)pad, PKEY, RESPONDER_QPN, ask, sq->psn_nxt);
 	put_headers(turn, row->flags, off, p + WIRE_BTH_LEN);
+	if (turn->read_len)
+		check_part(sq->psn_nxt, turn->read_len);
 	p += row->hdr_len;
 	if (stream && payload) {
 		memcpy(p, swqe->buf + sq->sge_off, payload);
@@ -823,7 +849,8 @@ static enum send_result send_gap(struct send_turn *turn, u32 end)
 
 		turn->budget--;
 		/* a READ that has not arrived goes as a whole */
-		if (!sq->sweep.implied && swqe_op(sq->nxt)->kind != SEND_STREAM)
+		if (!sq->sweep.implied && takes_resource(swqe_op(sq->nxt)) &&
+		    sq->psn_nxt != swqe->first_psn)
 			send_seek(swqe->first_psn);
 		if (sq->sweep.implied && !send_awaits(sq->nxt))
 			send_seek(wire_psn_add(swqe->first_psn, swqe->num_pkts));
@@ -841,37 +868,60 @@ static bool gap_open(const struct gap *gap, u32 psn_nxt)
 	return wire_psn_diff(end, sq->psn_una) > 0 && wire_psn_diff(end, psn_nxt) <= 0;
 }
 
+/* As much of a gap as a turn takes. Return: if that is not all, false. */
+static bool sweep_gap(struct send_turn *turn, struct gap *gap, enum send_result *res)
+{
+	const u32 end = wire_psn_add(gap->psn, gap->num);
+
+	send_seek(wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn);
+	turn->ask_psn = wire_psn_add(end, -1U);
+	*res = send_gap(turn, end);
+	if (wire_psn_diff(sq->psn_nxt, end) < 0) {
+		gap->num = (u16)wire_psn_diff(end, sq->psn_nxt);
+		gap->psn = sq->psn_nxt;
+		return false;
+	}
+	gaps_sent(gap, ktime_get());
+	return true;
+}
+
+/* A request that is missing, as a whole: it has not been answered. */
+static enum send_result sweep_request(struct send_turn *turn, u32 psn_nxt)
+{
+	struct sweep *sweep = &sq->sweep;
+	const bool implied = sweep->implied;
+	enum send_result res = SENT;
+
+	sweep->request.due &= gap_open(&sweep->request, psn_nxt);
+	if (!sweep->request.due)
+		return SENT;
+	seen[SEEN_REQUEST_AGAIN]++;
+	trace("request psn=%u again", sweep->request.psn);
+	sweep->implied = false;
+	sweep_gap(turn, &sweep->request, &res);
+	sweep->implied = implied;
+	return res;
+}
+
 /* What is known to be missing, as much as a turn takes; the rest in the next. */
 static enum send_result send_gaps(struct send_turn *turn)
 {
 	struct sweep *sweep = &sq->sweep;
 	const struct send_place place = place_save();
-	enum send_result res = SENT, flushed;
-	const ktime_t now = ktime_get();
+	enum send_result res, flushed;
 	u32 i;
 
 	turn->alone = true;
+	res = sweep_request(turn, place.psn_nxt);
 	for (i = 0; i < sweep->num && res == SENT && turn->budget; i++) {
 		struct gap *gap = &sweep->gap[i];
-		const u32 end = wire_psn_add(gap->psn, gap->num);
 
-		if (!gap->due || !gap_open(gap, place.psn_nxt))
-			continue;
-		send_seek(wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn);
-		turn->ask_psn = wire_psn_add(end, -1U);
-		res = send_gap(turn, end);
-		/* the rest of it in the next turn */
-		if (wire_psn_diff(sq->psn_nxt, end) < 0) {
-			gap->num = (u16)wire_psn_diff(end, sq->psn_nxt);
-			gap->psn = sq->psn_nxt;
+		if (gap->due && gap_open(gap, place.psn_nxt) && !sweep_gap(turn, gap, &res))
 			break;
-		}
-		gap->due = false;
-		gap->sent = now;
 	}
 	turn->alone = false;
 	/* what could not be sent is asked for again */
-	sweep->due = res == SENT && i < sweep->num;
+	sweep->due = res == SENT && (sweep->request.due || i < sweep->num);
 	place_restore(turn, &place, &flushed);
 	repair_swept();
 	return flushed != SENT ? flushed : res;
@@ -939,6 +989,7 @@ void send_run(void)
 {
 	while (send_turn())
 		;
+	gaps_audit();
 }
 
 void requester_reset(u32 psn)

@@ -313,7 +313,7 @@ static void recv_early(struct rx *rx)
 	opens = kept_opens(&rq->kept, rx->pkt.psn);
 	if (!w.plan.plain_responder)
 		kept = keep(&rq->kept, rx);
-	rq->report |= opens && kept == KEPT && !rq->goes_back;
+	rq->report |= opens && kept == KEPT_APART && !rq->goes_back;
 	recv_gap();
 }
 
@@ -407,6 +407,8 @@ void recv_end(void)
 }
 
 /* resp.c */
+
+#define GREETINGS	8
 
 static void resp_request(const struct res *res)
 {
@@ -508,6 +510,11 @@ static bool resp_again(const struct wire_pkt *pkt)
 	end = again_end(res, pkt, k);
 	if (!end)
 		return false;
+	if (res->class == WIRE_CLASS_READ && rq->greetings < GREETINGS && !rq->goes_back &&
+	    !w.plan.plain_responder) {
+		rq->greetings++;
+		rq->greet = true;
+	}
 	/* a part of what is about to be given anyway */
 	if (res->owed && end != res->num_pkts && res->end == res->num_pkts && res->next <= k)
 		return true;
@@ -634,29 +641,49 @@ static void res_done(const struct res *before, const struct res *done)
 	}
 }
 
+static void send_report(u32 psn, const struct wire_gaps *gaps)
+{
+	struct burst b = { .num = 0 };
+	u8 *p = burst_reserve(&b, WIRE_BTH_LEN + WIRE_GAPS_LEN(gaps->num) + WIRE_ICRC_LEN);
+
+	wire_bth_put(p, WIRE_GAPS, 0, 0, PKEY, REQUESTER_QPN, 0, psn);
+	wire_gaps_put(p + WIRE_BTH_LEN, gaps);
+	burst_send(&b, false);
+}
+
+/*
+ * Who asks for a READ again is to know whom it asks. The PSN is the last request's,
+ * which is not complete as long as anything is missing.
+ */
+static void give_greeting(void)
+{
+	const struct wire_gaps none = { .num = 0 };
+
+	rq->greet = false;
+	send_report(wire_psn_add(rq->epsn, -1U), &none);
+}
+
 /* What is missing beyond the NAK. One that is lost is said again with the next gap. */
 static void give_report(void)
 {
 	struct wire_gaps gaps;
-	struct burst b = { .num = 0 };
-	u8 *p;
 
 	rq->report = false;
 	kept_gaps(&rq->kept, rq->epsn, &gaps);
-	if (!gaps.num)
-		return;
-	p = burst_reserve(&b, WIRE_BTH_LEN + WIRE_GAPS_LEN(gaps.num) + WIRE_ICRC_LEN);
-	wire_bth_put(p, WIRE_GAPS, 0, 0, PKEY, REQUESTER_QPN, 0, rq->epsn);
-	wire_gaps_put(p + WIRE_BTH_LEN, &gaps);
-	burst_send(&b, false);
+	if (gaps.num)
+		send_report(rq->epsn, &gaps);
 }
 
 /* Write the next thing that is owed. Return: there is one, and resp_given() is due. */
 static bool resp_step(void)
 {
-	struct res *owed = next_owed();
-	u8 syndrome = rq->syndrome;
+	struct res *owed;
+	u8 syndrome;
 
+	if (rq->greet)
+		give_greeting();
+	owed = next_owed();
+	syndrome = rq->syndrome;
 	rq->burst.num = 0;
 	rq->giving_ack = !owed;
 	if (owed) {

@@ -14,6 +14,16 @@ void gaps_reset(void)
 	sweep->due = false;
 	sweep->num = 0;
 	sweep->arrived = 0;
+	sweep->end = sq->psn_una;
+	sweep->newest = sq->psn_una;
+	sweep->request.num = 0;
+	sweep->request.due = false;
+}
+
+void gaps_arrived(u32 psn)
+{
+	if (wire_psn_diff(psn, sq->sweep.newest) > 0)
+		sq->sweep.newest = psn;
 }
 
 void gaps_moved(u32 num)
@@ -21,91 +31,158 @@ void gaps_moved(u32 num)
 	struct sweep *sweep = &sq->sweep;
 
 	sweep->arrived -= min(sweep->arrived, num);
+	/* left behind, they would be ahead again half of all PSNs later */
+	if (wire_psn_diff(sweep->newest, sq->psn_una) < 0)
+		sweep->newest = sq->psn_una;
+	if (wire_psn_diff(sweep->end, sq->psn_una) < 0)
+		sweep->end = sq->psn_una;
 }
 
-static struct gap *find_gap(struct sweep *sweep, u32 psn)
+static bool gap_has(const struct gap *gap, u32 psn)
+{
+	const s32 off = wire_psn_diff(psn, gap->psn);
+
+	return off >= 0 && off < gap->num;
+}
+
+static const struct gap *find_gap(const struct sweep *sweep, u32 psn)
 {
 	u32 i;
 
-	for (i = 0; i < sweep->num; i++) {
-		const s32 off = wire_psn_diff(psn, sweep->gap[i].psn);
-
-		if (off >= 0 && off < sweep->gap[i].num)
+	for (i = 0; i < sweep->num; i++)
+		if (gap_has(&sweep->gap[i], psn))
 			return &sweep->gap[i];
-	}
 	return NULL;
 }
 
-/* Sent so long ago that it is lost. */
+/* As one of several that are missing, or as a request that is */
+static const struct gap *find_again(const struct sweep *sweep, u32 psn)
+{
+	const struct gap *gap = find_gap(sweep, psn);
+
+	return !gap && gap_has(&sweep->request, psn) ? &sweep->request : gap;
+}
+
+#define OVERTAKEN	3
+
+bool gaps_overtaken(ktime_t sent, u32 behind, ktime_t now)
+{
+	const u64 wait = max(sq->repair.took, cwnd_least());
+
+	return wait && wire_psn_diff(sq->sweep.newest, behind) > OVERTAKEN &&
+	       now > sent + (s64)wait;
+}
+
+/* If nothing tells, when an answer is overdue: twice that, as a probe sees to the oldest. */
 static bool overdue(const struct gap *gap, ktime_t now)
 {
-	return now > gap->sent + (s64)repair_answer_ns(now);
+	if (gaps_overtaken(gap->sent, gap->behind, now)) {
+		seen[SEEN_OVERTAKEN]++;
+		return true;
+	}
+	return now > gap->sent + (s64)(2 * repair_answer_ns(now));
+}
+
+void gaps_sent(struct gap *gap, ktime_t now)
+{
+	gap->due = false;
+	gap->sent = now;
+	gap->behind = sq->psn_end;
 }
 
 bool gaps_under_way(ktime_t now)
 {
-	const struct gap *gap = find_gap(&sq->sweep, sq->psn_una);
+	const struct gap *gap = find_again(&sq->sweep, sq->psn_una);
 
 	return gap && (gap->due || !overdue(gap, now));
 }
 
+ktime_t gaps_due(ktime_t now)
+{
+	const struct gap *gap = find_again(&sq->sweep, sq->psn_una);
+
+	if (!gap || gap->due)
+		return KTIME_MAX;
+	return gap->sent + (s64)repair_answer_ns(now);
+}
+
 void gaps_repaired(u32 end, ktime_t now)
 {
-	struct gap *gap = find_gap(&sq->sweep, sq->psn_una);
+	struct gap *gap = &sq->sweep.gap[0];
 
-	if (gap && wire_psn_diff(end, wire_psn_add(gap->psn, gap->num)) >= 0) {
-		gap->due = false;
-		gap->sent = now;
-	}
+	/* the oldest packet is in the first gap, or in none */
+	if (sq->sweep.num && gap_has(gap, sq->psn_una) &&
+	    wire_psn_diff(end, wire_psn_add(gap->psn, gap->num)) >= 0)
+		gaps_sent(gap, now);
+}
+
+static u32 gap_end(const struct gap *gap)
+{
+	return wire_psn_add(gap->psn, gap->num);
+}
+
+/* A part of a READ is given in order: is @gap missing in one up to @end, asked for at @sent? */
+static bool is_hole(const struct gap *gap, u32 end, ktime_t sent, ktime_t now)
+{
+	if (!sq->sweep.implied || wire_psn_diff(end, gap_end(gap)) <= 0 ||
+	    now <= sent + (s64)cwnd_least())
+		return false;
+	seen[SEEN_HOLE]++;
+	return true;
 }
 
 /* The first gap, where repair() is at it: what of it is not being sent there? */
-static void less_repair(bool implied, struct gap *gap)
+static void less_repair(struct gap *gap, ktime_t now)
 {
 	const struct repair *r = &sq->repair;
 	const bool out = r->out && wire_psn_diff(sq->psn_una, r->end) < 0;
 	u32 num;
 
-	if (!r->due && !out)
+	if ((!r->due && !out) || (out && is_hole(gap, r->end, r->sent, now)))
 		return;
 	/* all of a response that is missing is asked for at once */
 	num = out ? (u32)wire_psn_diff(r->end, sq->psn_una) : r->num;
-	if (implied || num >= gap->num) {
+	if (sq->sweep.implied || num >= gap->num) {
 		gap->due = false;
-		gap->sent = ktime_get();
+		gap->sent = out ? r->sent : now;
+		gap->behind = out ? r->behind : sq->psn_end;
 		return;
 	}
 	gap->psn = wire_psn_add(gap->psn, num);
 	gap->num = (u16)(gap->num - num);
 }
 
+/* Of what was known: part of it may have been sent since, in a turn that ended there. */
 static void inherit(const struct gap *known, struct gap *gap, ktime_t now)
 {
 	const s32 done = wire_psn_diff(known->psn, gap->psn);
 
-	gap->due = known->due || overdue(known, now);
+	gap->due = known->due || overdue(known, now) ||
+		   is_hole(gap, gap_end(known), known->sent, now);
 	gap->sent = known->sent;
+	gap->behind = known->behind;
 	if (known->due && done > 0) {
 		gap->psn = known->psn;
-		gap->num -= (u32)done;
+		gap->num = (u16)(gap->num - done);
 	}
 }
 
 /*
- * What has been missing before is so still, unless it shrank or fell apart: no
- * gap ever grows.
+ * What has been missing before is so still, unless it shrank or fell apart: no gap
+ * ever grows, and what had arrived is not missing. A peer that says so gets it when
+ * that is overdue, as what has been sent.
  */
 static void merge(const struct wire_gaps *gaps, bool implied)
 {
 	struct sweep *sweep = &sq->sweep;
-	struct sweep old = *sweep;
+	const u32 end = wire_psn_add(sq->psn_una, gaps->end);
+	const struct sweep old = *sweep;
 	const ktime_t now = ktime_get();
 	u32 i;
 
-	sweep->due = false;
+	sweep->due = sweep->request.due;
 	sweep->implied = implied;
 	sweep->num = gaps->num;
-	sweep->end = wire_psn_add(sq->psn_una, gaps->end);
 	for (i = 0; i < gaps->num; i++) {
 		struct gap *gap = &sweep->gap[i];
 		const struct gap *known;
@@ -119,15 +196,16 @@ static void merge(const struct wire_gaps *gaps, bool implied)
 		known = find_gap(&old, wire_psn_add(gap->psn, gap->num - 1));
 		if (known) {
 			inherit(known, gap, now);
-		} else if (old.num &&
-			   wire_psn_diff(wire_psn_add(gap->psn, gap->num), old.end) <= 0) {
-			gap->due = false;
-			gap->sent = now;
+		} else if (!implied && wire_psn_diff(gap_end(gap), old.end) <= 0) {
+			seen[SEEN_CONTRADICTED]++;
+			gaps_sent(gap, now);
 		} else if (!i) {
-			less_repair(implied, gap);
+			less_repair(gap, now);
 		}
 		sweep->due |= gap->due;
 	}
+	if (!implied && wire_psn_diff(end, old.end) > 0)
+		sweep->end = end;
 }
 
 static u32 num_missing(const struct wire_gaps *gaps)
@@ -170,13 +248,20 @@ void gaps_report(const struct rx *rx)
 
 	if (wire_gaps_get(rx_payload(rx), rx->pkt.payload_len, &gaps))
 		failed("a report of ours is not taken");
-	if (rx->pkt.psn != sq->psn_una || sq->rnr_wait || beyond_sent(&gaps))
+	/* of a READ's requester, most come late or have nothing else to say */
+	sq->repair.reports = true;
+	if (!gaps.num) {
+		seen[SEEN_GREETED]++;
+		return;
+	}
+	/* with what answers later ones kept, the peer has got on since it said this */
+	if (rx->pkt.psn != sq->psn_una || sq->rnr_wait || sq->kept.num || beyond_sent(&gaps))
 		return;
 	seen[SEEN_REPORT]++;
 	sq->repair.peer = PEER_KEEPS;
 	sq->repair.hold = false;
-	sq->repair.reports = true;
 	sq->sweep.arrived = gaps.end - num_missing(&gaps);
+	gaps_arrived(wire_psn_add(sq->psn_una, gaps.end));
 	if (timed_arrived(&gaps))
 		retry_arrived();
 	sweep_gaps(&gaps, false);
@@ -194,4 +279,31 @@ void gaps_implied(void)
 	if (timed_arrived(&gaps))
 		retry_arrived();
 	sweep_gaps(&gaps, true);
+}
+
+void gaps_request(u32 psn)
+{
+	struct gap *request = &sq->sweep.request;
+
+	if (sq->rnr_wait || wire_psn_diff(psn, sq->psn_nxt) >= 0)
+		return;
+	/* a peer gets on: what it lacks next is behind this, or has been sent */
+	if (request->num && wire_psn_diff(psn, request->psn) <= 0 &&
+	    (request->due || !overdue(request, ktime_get())))
+		return;
+	*request = (struct gap) { .psn = psn, .num = 1, .due = true };
+	sq->sweep.due = true;
+}
+
+/* What is remembered of PSNs is of those that are out. */
+void gaps_audit(void)
+{
+	const struct sweep *sweep = &sq->sweep;
+
+	if (wire_psn_diff(sweep->newest, sq->psn_una) < 0 ||
+	    wire_psn_diff(sweep->newest, sq->psn_end) > 0 ||
+	    wire_psn_diff(sweep->end, sq->psn_una) < 0 ||
+	    wire_psn_diff(sweep->end, sq->psn_end) > 0)
+		failed("PSNs %u to %u are out, but %u and %u have come", sq->psn_una, sq->psn_end,
+		       sweep->newest, sweep->end);
 }
