@@ -460,7 +460,9 @@ static void test_ud(struct side *a, struct side *b)
 	wr.ah = rdma_create_ah(a->pd, &attr, RDMA_CREATE_AH_SLEEPABLE);
 	post_recv(b, 0, SIZE);
 	good = !IS_ERR(wr.ah) && !post(a, &wr.wr) && op_wait(&b->recv, IB_WC_SUCCESS) &&
-	       b->recv.wc.byte_len == 540 && b->recv.wc.wc_flags == IB_WC_GRH &&
+	       b->recv.wc.byte_len == 540 &&
+	       b->recv.wc.wc_flags == (IB_WC_GRH | IB_WC_WITH_NETWORK_HDR_TYPE) &&
+	       b->recv.wc.network_hdr_type == RDMA_NETWORK_IPV4 &&
 	       b->recv.wc.src_qp == a->qp->qp_num && !memcmp(a->buf, b->buf + 40, 500) &&
 	       op_wait(&a->send, IB_WC_SUCCESS);
 	ok(good, "UD by address handle");
