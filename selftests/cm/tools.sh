@@ -57,7 +57,7 @@ many_clients() {
 }
 
 big=$TMP/big
-head -c $((${LONG:+100}0 * 1000000 + 3141592)) /dev/urandom >"$big"
+head -c $((${LONG:+10}0 * 1000000 + 3141592)) /dev/urandom >"$big"
 
 same() { # FILE
 	cmp "$big" "$1" && rm "$1"
