@@ -93,6 +93,18 @@ busier() { # BYTES
 	[ "$(rx_bytes)" -gt "$1" ]
 }
 
+# A disk of another machine's: what is read is what was written, by regions and the link.
+disk() { # DEVICE MIB CONSUMER
+	local before
+
+	wait_for 60 [ -b "$1" ] || bail "there is no $1"
+	is "$(blockdev --getsize64 "$1")" $(($2 << 20)) "its size"
+	between "$(regions_of "$me" "$3")" 1 100000 "it has regions"
+	before=$(rx_bytes)
+	run "what is read is what was written" verify "$1" "$2"
+	between $(($(rx_bytes) - before)) $(($2 << 20)) 100000000000 "by way of the link"
+}
+
 # Until much more has come than goes without saying.
 busy() {
 	wait_for 60 busier $(($(rx_bytes) + 1000000))

@@ -64,17 +64,10 @@ wait_fio() { # PID
 }
 
 use() {
-	local before
-
 	probe nvme_rdma
 	meet served
 	run "connected" connect
-	wait_for 60 [ -b /dev/nvme0n1 ] || bail "there is no /dev/nvme0n1"
-	is "$(blockdev --getsize64 /dev/nvme0n1)" $((mib << 20)) "its size"
-	between "$(regions_of $me nvme)" 1 10000 "it has regions"
-	before=$(rx_bytes)
-	run "what is read is what was written" verify /dev/nvme0n1 $mib
-	between $(($(rx_bytes) - before)) $((mib << 20)) 10000000000 "by way of the link"
+	disk /dev/nvme0n1 $mib nvme
 	meet verified
 	file_system /dev/nvme0n1
 	outage "the target's port goes" port

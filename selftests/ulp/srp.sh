@@ -46,17 +46,12 @@ log_in() {
 }
 
 use() {
-	local before fio
+	local fio
 
 	probe sd_mod ib_srp
 	meet served 300
 	run "logged in" log_in
-	wait_for 60 [ -b /dev/sda ] || bail "there is no /dev/sda"
-	is "$(blockdev --getsize64 /dev/sda)" $((mib << 20)) "its size"
-	between "$(regions_of $me ib_srp)" 1 100000 "it has regions"
-	before=$(rx_bytes)
-	run "what is read is what was written" verify /dev/sda $mib
-	between $(($(rx_bytes) - before)) $((mib << 20)) 100000000000 "by way of the link"
+	disk /dev/sda $mib ib_srp
 	file_system /dev/sda
 	verify /dev/sda $mib --time_based --runtime=600 >"$TMP/fio" 2>&1 &
 	fio=$!
