@@ -241,7 +241,7 @@ static void sroce_dealloc_driver(struct ib_device *ibdev)
 	struct sroce_dev *sdev = to_sdev(ibdev);
 
 	sroce_net_detach(sdev);
-	xa_destroy(&sdev->keys);
+	sroce_keys_exit(sdev);
 	xa_destroy(&sdev->avs);
 	xa_destroy(&sdev->srqs);
 	xa_destroy(&sdev->counters);

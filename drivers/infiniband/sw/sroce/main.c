@@ -47,12 +47,11 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	if (!sdev)
 		return NULL;
 	sdev->stats = alloc_percpu(struct sroce_stats);
-	if (!sdev->stats) {
-		ib_dealloc_device(&sdev->ibdev);
-		return NULL;
-	}
+	if (!sdev->stats)
+		goto err_device;
+	if (sroce_keys_init(sdev))
+		goto err_stats;
 
-	sroce_keys_init(sdev);
 	xa_init_flags(&sdev->avs, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
 	xa_init_flags(&sdev->srqs, XA_FLAGS_ALLOC1);
 	xa_init_flags(&sdev->counters, XA_FLAGS_ALLOC1);
@@ -73,6 +72,12 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	sdev->port_up = sroce_port_up(ndev);
 	ib_set_device_ops(&sdev->ibdev, &sroce_dev_ops);
 	return sdev;
+
+err_stats:
+	free_percpu(sdev->stats);
+err_device:
+	ib_dealloc_device(&sdev->ibdev);
+	return NULL;
 }
 
 /* The device over a netdev, with a reference, or NULL. */

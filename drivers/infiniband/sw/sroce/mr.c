@@ -6,32 +6,59 @@
  */
 #include <linux/overflow.h>
 #include <linux/random.h>
+#include <linux/rhashtable.h>
 #include <rdma/ib_umem.h>
 #include <rdma/iter.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "sroce.h"
 
-/* A key: 24 bits of index, 8 that differ between one use of it and the next. */
+/*
+ * A key: 24 bits of index, and 8 that are the consumer's where work requests take the key
+ * into use (IBTA Vol.1 10.6.7.2). All are at random, so that no key says anything of another.
+ */
 #define KEY_INDEX_SHIFT	8
-#define KEY_INDEX_MAX	0xffffffU
 
 /* Where writes to SROCE_NULL_LKEY go; nobody reads it. */
 static u8 null_sink[PAGE_SIZE] __aligned(PAGE_SIZE);
 
 /* Keys */
 
+/*
+ * An index is spread by one multiplication, of whose product each bit here depends on all bits
+ * of the index. With a secret factor nobody can tell which keys share a bucket; it has 32 bits,
+ * as with a small one few buckets would do. This and key_differs() become part of the lookup,
+ * which a message needs up to three of: Documentation/decisions.rst has what others cost.
+ */
+static u32 key_hash(const void *index, u32 len, u32 seed)
+{
+	return (u64)*(const u32 *)index * (seed | BIT(31) | 1) >> 24;
+}
+
+static int key_differs(struct rhashtable_compare_arg *arg, const void *mr)
+{
+	return ((const struct sroce_mr *)mr)->index != *(const u32 *)arg->key;
+}
+
+static const struct rhashtable_params key_params = {
+	.key_len = sizeof_field(struct sroce_mr, index),
+	.key_offset = offsetof(struct sroce_mr, index),
+	.head_offset = offsetof(struct sroce_mr, node),
+	.hashfn = key_hash,
+	.obj_cmpfn = key_differs,
+	.automatic_shrinking = true,
+};
+
 /**
  * sroce_keys_init - set a new device's key table up
  * @sdev: the device
+ *
+ * May sleep. Return: 0 or an errno.
  */
-void sroce_keys_init(struct sroce_dev *sdev)
+int sroce_keys_init(struct sroce_dev *sdev)
 {
 	struct sroce_mr *null = &sdev->null_mr;
 	struct sroce_mr *dma = &sdev->dma_mr;
-
-	xa_init_flags(&sdev->keys, XA_FLAGS_ALLOC1);
-	sdev->key_next = get_random_u32_below(KEY_INDEX_MAX) + 1;
 
 	refcount_set(&null->ref, 1);
 	null->kind = SROCE_MR_NULL;
@@ -44,6 +71,19 @@ void sroce_keys_init(struct sroce_dev *sdev)
 	dma->key = SROCE_LOCAL_DMA_LKEY;
 	dma->access = IB_ACCESS_LOCAL_WRITE;
 	dma->length = U64_MAX;
+
+	return rhashtable_init(&sdev->keys, &key_params);
+}
+
+/**
+ * sroce_keys_exit - the end of sroce_keys_init()
+ * @sdev: the device, which has no regions and no windows any more
+ *
+ * May sleep.
+ */
+void sroce_keys_exit(struct sroce_dev *sdev)
+{
+	rhashtable_destroy(&sdev->keys);
 }
 
 /**
@@ -56,27 +96,28 @@ void sroce_keys_init(struct sroce_dev *sdev)
  */
 int sroce_key_alloc(struct sroce_dev *sdev, struct sroce_mr *mr, u32 *key)
 {
-	u32 index;
 	int err;
 
-	err = xa_alloc_cyclic(&sdev->keys, &index, mr, XA_LIMIT(1, KEY_INDEX_MAX),
-			      &sdev->key_next, GFP_KERNEL);
-	if (err < 0)
-		return err;
-	*key = index << KEY_INDEX_SHIFT | get_random_u8();
-	return 0;
+	do {
+		*key = get_random_u32();
+		mr->index = *key >> KEY_INDEX_SHIFT;
+		/* 0 is that of SROCE_NULL_LKEY and the like */
+		err = mr->index ? rhashtable_lookup_insert_fast(&sdev->keys, &mr->node, key_params)
+				: -EEXIST;
+	} while (err == -EEXIST);
+	return err;
 }
 
 /**
  * sroce_key_free - take a region or a window out of the key table
  * @sdev: the device
- * @key: any of the keys with its index
+ * @mr: the region or window
  *
  * Who looked it up before may still have it: by RCU or by a reference.
  */
-void sroce_key_free(struct sroce_dev *sdev, u32 key)
+void sroce_key_free(struct sroce_dev *sdev, struct sroce_mr *mr)
 {
-	xa_erase(&sdev->keys, key >> KEY_INDEX_SHIFT);
+	rhashtable_remove_fast(&sdev->keys, &mr->node, key_params);
 }
 
 /**
@@ -89,7 +130,9 @@ void sroce_key_free(struct sroce_dev *sdev, u32 key)
  */
 struct sroce_mr *sroce_key_find(struct sroce_dev *sdev, u32 key)
 {
-	return xa_load(&sdev->keys, key >> KEY_INDEX_SHIFT);
+	const u32 index = key >> KEY_INDEX_SHIFT;
+
+	return rhashtable_lookup(&sdev->keys, &index, key_params);
 }
 
 /* What a key stands for, with a reference. RCU is held. */
@@ -459,9 +502,10 @@ static int mr_replace(struct sroce_region *region, struct sroce_mr *mr)
 	/* IBTA Vol.1 11.2.8: not while windows are bound to it */
 	if (!mr_close(old))
 		return -EBUSY;
+	mr->index = old->index;
 	mr->key = old->key;
-	/* in the place of another entry, which takes no memory */
-	xa_store(&sdev->keys, mr->key >> KEY_INDEX_SHIFT, mr, GFP_KERNEL);
+	/* it takes no memory, and cannot fail: the old one is there */
+	rhashtable_replace_fast(&sdev->keys, &old->node, &mr->node, key_params);
 	region->mr = mr;
 	mr_drain(old);
 	return 0;
@@ -546,7 +590,7 @@ int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 
 	if (!mr_close(mr))
 		return -EBUSY;
-	sroce_key_free(sdev, ibmr->lkey);
+	sroce_key_free(sdev, mr);
 	if (mr->kind == SROCE_MR_FAST) {
 		sroce_fast_destroy(mr);
 	} else {

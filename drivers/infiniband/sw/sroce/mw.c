@@ -79,7 +79,7 @@ int sroce_dealloc_mw(struct ib_mw *ibmw)
 	win->dead = true;
 	spin_unlock_bh(&win->lock);
 
-	sroce_key_free(sdev, ibmw->rkey);
+	sroce_key_free(sdev, &win->mr);
 	kfree_rcu(win, mr.rcu);
 	atomic_dec(&sdev->num_mw);
 	return 0;

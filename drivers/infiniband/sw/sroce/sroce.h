@@ -15,6 +15,7 @@
 #include <linux/netfilter.h>
 #include <linux/rbtree.h>
 #include <linux/refcount.h>
+#include <linux/rhashtable-types.h>
 #include <linux/skbuff.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
@@ -106,6 +107,8 @@ enum sroce_mr_kind {
  *	that is not bound has none, nor has a fast region that is not registered
  * @idle: the last of @ref is gone; regions
  * @rcu: lookups go by RCU
+ * @node: in the table of keys
+ * @index: that part of its keys which never changes
  * @kind: never changes
  * @pd: protection domain
  * @num: the queue pair that alone may use it, or NULL; holds a reference
@@ -122,6 +125,8 @@ struct sroce_mr {
 	refcount_t ref;
 	struct completion idle;
 	struct rcu_head rcu;
+	struct rhash_head node;
+	u32 index;
 	enum sroce_mr_kind kind;
 	struct ib_pd *pd;
 	struct sroce_qpn *num;
@@ -260,7 +265,6 @@ struct sroce_pma {
  * @line_rate: of its netdev, as the core last asked, in bytes a second
  * @stats: counters of each CPU
  * @keys: struct sroce_mr of regions and windows by the index part of their keys
- * @key_next: where the search for a free index goes on
  * @null_mr: what SROCE_NULL_LKEY stands for
  * @dma_mr: what SROCE_LOCAL_DMA_LKEY stands for, in domains of the kernel
  * @dm_pages: device memory that is allocated
@@ -298,8 +302,7 @@ struct sroce_dev {
 	bool gone;
 	u64 line_rate;
 	struct sroce_stats __percpu *stats;
-	struct xarray keys;
-	u32 key_next;
+	struct rhashtable keys;
 	struct sroce_mr null_mr;
 	struct sroce_mr dma_mr;
 	atomic_long_t dm_pages;
@@ -1576,9 +1579,10 @@ bool sroce_tm_sent(struct sroce_cqe *cqe);
 extern const struct uapi_definition sroce_tm_defs[];
 
 /* mr.c */
-void sroce_keys_init(struct sroce_dev *sdev);
+int sroce_keys_init(struct sroce_dev *sdev);
+void sroce_keys_exit(struct sroce_dev *sdev);
 int sroce_key_alloc(struct sroce_dev *sdev, struct sroce_mr *mr, u32 *key);
-void sroce_key_free(struct sroce_dev *sdev, u32 key);
+void sroce_key_free(struct sroce_dev *sdev, struct sroce_mr *mr);
 struct sroce_mr *sroce_key_find(struct sroce_dev *sdev, u32 key);
 struct sroce_mr *sroce_key_get(struct sroce_dev *sdev, u32 key);
 void sroce_key_put(struct sroce_mr *mr);
