@@ -944,23 +944,24 @@ void counters_read(const struct end *e, const char * const *names, unsigned int 
 		to[i] = counter_of(e, names[i]);
 }
 
-#define MAX_MAPS	1024
-
-static size_t uverbs_maps(uintptr_t *at, size_t max)
+size_t uverbs_maps(struct mapping *to, size_t max)
 {
 	FILE *f = fopen("/proc/self/maps", "r");
-	char line[512];
+	char line[512], *end;
 	size_t n = 0;
 
 	while (f && fgets(line, sizeof(line), f))
-		if (strstr(line, "uverbs") && n < max)
-			at[n++] = strtoull(line, NULL, 16);
+		if (strstr(line, "uverbs") && n < max) {
+			to[n].at = (void *)strtoull(line, &end, 16);
+			to[n].len = strtoull(end + 1, NULL, 16) - (uintptr_t)to[n].at;
+			n++;
+		}
 	if (f)
 		fclose(f);
 	return n;
 }
 
-static uintptr_t maps_before[MAX_MAPS];
+static struct mapping maps_before[MAX_MAPS];
 static size_t num_before;
 
 void ring_before(void)
@@ -970,31 +971,32 @@ void ring_before(void)
 
 struct sroce_ring *ring_after(void)
 {
-	uintptr_t maps[MAX_MAPS], found = 0;
+	struct mapping maps[MAX_MAPS];
 	size_t n = uverbs_maps(maps, MAX_MAPS), i, j;
+	void *found = NULL;
 
 	for (i = 0; i < n; i++) {
-		for (j = 0; j < num_before && maps_before[j] != maps[i]; j++)
+		for (j = 0; j < num_before && maps_before[j].at != maps[i].at; j++)
 			;
 		if (j < num_before)
 			continue;
 		if (found)
 			die("more than one new mapping");
-		found = maps[i];
+		found = maps[i].at;
 	}
 	if (!found)
 		die("no new mapping");
-	return (struct sroce_ring *)found;
+	return found;
 }
 
 struct sroce_ring *ring_at(uint32_t prod)
 {
 	struct sroce_ring *found = NULL;
-	uintptr_t maps[MAX_MAPS];
+	struct mapping maps[MAX_MAPS];
 	size_t n = uverbs_maps(maps, MAX_MAPS);
 
 	while (n--) {
-		struct sroce_ring *ring = (struct sroce_ring *)maps[n];
+		struct sroce_ring *ring = (void *)maps[n].at;
 
 		if (__atomic_load_n(&ring->prod, __ATOMIC_ACQUIRE) != prod)
 			continue;

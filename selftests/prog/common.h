@@ -182,6 +182,13 @@ struct ibv_srq *xrc_srq_make(const struct end *e, struct ibv_xrcd *xrcd, struct 
 
 struct ibv_cq *cq_make(const struct end *e, int entries);
 struct ibv_cq *cq_make_on(const struct end *e, int entries, struct ibv_comp_channel *ch);
+/* What this process has mapped of devices: as many as there are, of @max */
+#define MAX_MAPS 1024
+struct mapping {
+	uint8_t *at;
+	size_t len;
+};
+size_t uverbs_maps(struct mapping *to, size_t max);
 /* The one ring that is mapped between the two: for a test that scribbles on it */
 struct sroce_ring;
 void ring_before(void);
