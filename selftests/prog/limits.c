@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * What query_device promises is there: requests, pieces, completions and READs
- * to the last one, and as many objects.
+ * to the last one, and as many objects, and not one more. And what the administrator allows,
+ * by a cgroup or by RLIMIT_MEMLOCK, and a user without privileges may not.
  */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -367,6 +374,10 @@ out:
 /* --- many objects --------------------------------------------------------------------- */
 
 static struct ibv_cq *shared_cq;
+static struct ibv_qp *shared_ud, *shared_raw;
+static struct ibv_wq *shared_wq;
+static union ibv_gid group;
+static uintptr_t groups;
 static void *page;
 
 static void *make_cq(void)
@@ -449,52 +460,504 @@ static int drop_ah(void *o)
 	return ibv_destroy_ah(o);
 }
 
+static void *make_xrcd(void)
+{
+	return xrcd_make(&ea);
+}
+
+static int drop_xrcd(void *o)
+{
+	return ibv_close_xrcd(o);
+}
+
+static void *make_wq(void)
+{
+	struct ibv_wq_init_attr wa = { .wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1,
+				       .pd = ea.pd, .cq = shared_cq };
+
+	return ibv_create_wq(ea.ctx, &wa);
+}
+
+static int drop_wq(void *o)
+{
+	return ibv_destroy_wq(o);
+}
+
+static void *make_table(void)
+{
+	struct ibv_rwq_ind_table_init_attr ta = { .ind_tbl = &shared_wq };
+
+	return ibv_create_rwq_ind_table(ea.ctx, &ta);
+}
+
+static int drop_table(void *o)
+{
+	return ibv_destroy_rwq_ind_table(o);
+}
+
+#define DM_PIECE (1 << 20)
+
+static void *make_dm(void)
+{
+	struct ibv_alloc_dm_attr da = { .length = DM_PIECE };
+
+	return ibv_alloc_dm(ea.ctx, &da);
+}
+
+static int drop_dm(void *o)
+{
+	return ibv_free_dm(o);
+}
+
+static void *make_context(void)
+{
+	return ibv_open_device(ea.ctx->device);
+}
+
+static int drop_context(void *o)
+{
+	return ibv_close_device(o);
+}
+
+static struct ibv_qp *qp_ready(enum ibv_qp_type type)
+{
+	static const struct ibv_qp_cap cap = { 1, 1, 1, 1, 0 };
+	struct ibv_qp_init_attr ia = { .send_cq = shared_cq, .recv_cq = shared_cq, .cap = cap,
+				       .qp_type = type };
+
+	return ibv_create_qp(ea.pd, &ia);
+}
+
+static void *make_member(void)
+{
+	struct ibv_qp *qp = qp_ready(IBV_QPT_UD);
+	int err = qp ? ibv_attach_mcast(qp, &group, 0) : 0;
+
+	if (!err)
+		return qp;
+	ibv_destroy_qp(qp);
+	errno = err;
+	return NULL;
+}
+
+static int drop_member(void *o)
+{
+	return ibv_detach_mcast(o, &group, 0) ?: ibv_destroy_qp(o);
+}
+
+/* A group's handle is its number. */
+static union ibv_gid group_of(uintptr_t num)
+{
+	return (union ibv_gid) { .raw = { 0xff, 0x0e, [13] = 1, num >> 8, num } };
+}
+
+static void *make_group(void)
+{
+	union ibv_gid gid = group_of(++groups);
+
+	errno = ibv_attach_mcast(shared_ud, &gid, 0);
+	return errno ? NULL : (void *)groups;
+}
+
+static int drop_group(void *o)
+{
+	union ibv_gid gid = group_of((uintptr_t)o);
+
+	return ibv_detach_mcast(shared_ud, &gid, 0);
+}
+
+static void *make_rule(void)
+{
+	static uint16_t num;
+	struct {
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_eth eth;
+	} rule = {
+		.attr = { .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(rule), .num_of_specs = 1,
+			  .port = 1 },
+		.eth = { .type = IBV_FLOW_SPEC_ETH, .size = sizeof(rule.eth),
+			 .val.dst_mac = { 2, 0, 0, 1, ++num >> 8, num & 0xff },
+			 .mask.dst_mac = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff } },
+	};
+
+	return ibv_create_flow(shared_raw, &rule.attr);
+}
+
+static int drop_rule(void *o)
+{
+	return ibv_destroy_flow(o);
+}
+
+/* Of what there is not in query_device, Documentation/verbs.rst has the limit. */
+static const struct kind {
+	const char *name;
+	unsigned int few;
+	/* the limit: one of query_device's, or this */
+	size_t attr;
+	unsigned int limit;
+	void *(*make)(void);
+	int (*drop)(void *o);
+	/* a cgroup counts them as objects */
+	bool charged;
+} kinds[] = {
+#define IN(field) offsetof(struct ibv_device_attr, field), 0
+	{ "CQs", 1000, IN(max_cq), make_cq, drop_cq, true },
+	{ "queue pairs", 1000, IN(max_qp), make_qp, drop_qp, true },
+	{ "SRQs", 1000, IN(max_srq), make_srq, drop_srq, true },
+	{ "regions", 4000, IN(max_mr), make_mr, drop_mr, true },
+	{ "windows", 4000, IN(max_mw), make_mw, drop_mw, true },
+	{ "PDs", 500, IN(max_pd), make_pd, drop_pd, true },
+	{ "address handles", 500, IN(max_ah), make_ah, drop_ah, true },
+	{ "multicast groups", 100, IN(max_mcast_grp), make_group, drop_group, false },
+	{ "members of a group", 50, IN(max_mcast_qp_attach), make_member, drop_member, true },
+#undef IN
+	{ "XRC domains", 500, 0, 65536, make_xrcd, drop_xrcd, true },
+	{ "work queues", 500, 0, 65536, make_wq, drop_wq, true },
+	{ "indirection tables", 4096, 0, 4096, make_table, drop_table, true },
+	{ "pieces of device memory", 64, 0, 64, make_dm, drop_dm, true },
+	{ "rules", 500, 0, 4096, make_rule, drop_rule, true },
+	{ "contexts", 100, 0, 65536, make_context, drop_context, true },
+};
+
+static unsigned int limit_of(const struct kind *k)
+{
+	return k->limit ?: *(const unsigned int *)((const char *)&ea.attr + k->attr);
+}
+
+static void with_shared(void (*fn)(void))
+{
+	shared_cq = cq_make(&ea, 1);
+	shared_ud = qp_ready(IBV_QPT_UD);
+	shared_raw = qp_ready(IBV_QPT_RAW_PACKET);
+	shared_wq = make_wq();
+	group = group_of(0);
+	if (!shared_ud || !shared_raw || !shared_wq)
+		die("shared objects: %s", strerror(errno));
+	if (posix_memalign(&page, 4096, 4096))
+		die("no memory");
+	fn();
+	free(page);
+	if (ibv_destroy_wq(shared_wq) || ibv_destroy_qp(shared_raw) || ibv_destroy_qp(shared_ud) ||
+	    ibv_destroy_cq(shared_cq))
+		die("destroy");
+}
+
+/* Some of them are this program's or the kernel's own. */
+#define OURS 8
+
 static void objects(void)
 {
-	static const struct {
-		const char *name;
-		unsigned int few, many;
-		void *(*make)(void);
-		int (*drop)(void *);
-	} kinds[] = {
-		{ "CQs", 1000, 65000, make_cq, drop_cq },
-		{ "queue pairs", 1000, 65000, make_qp, drop_qp },
-		{ "SRQs", 1000, 65000, make_srq, drop_srq },
-		{ "regions", 4000, 1 << 20, make_mr, drop_mr },
-		{ "windows", 4000, 1 << 20, make_mw, drop_mw },
-		{ "PDs", 500, 1000, make_pd, drop_pd },
-		{ "address handles", 500, 1000, make_ah, drop_ah },
-	};
-	unsigned int i, n, k;
+	const struct kind *k;
+	unsigned int i, n, limit;
 	double t0, t1, t2;
+	bool full;
 	void **o;
 	int err;
 
-	shared_cq = cq_make(&ea, 1);
-	if (posix_memalign(&page, 4096, 4096))
-		die("no memory");
-	for (k = 0; k < ARRAY_SIZE(kinds); k++) {
-		n = is_long ? kinds[k].many : kinds[k].few;
+	for (k = kinds; k < kinds + ARRAY_SIZE(kinds); k++) {
+		limit = limit_of(k);
+		full = is_long || k->few == limit;
+		n = full ? limit + 1 : k->few;
 		o = calloc(n, sizeof(*o));
 		t0 = now();
-		for (i = 0; i < n; i++) {
-			o[i] = kinds[k].make();
-			if (!o[i])
+		for (i = 0, err = 0; i < n; i++) {
+			o[i] = k->make();
+			if (!o[i]) {
+				err = errno;
 				break;
+			}
 		}
 		t1 = now();
-		if (!is(i, n, "%u %s", n, kinds[k].name))
-			diag("%s", strerror(errno));
+		if (!full)
+			ok(i == n, "%u %s: %s", n, k->name, strerror(err));
+		else
+			ok(i <= limit && i + OURS >= limit && err == ENOMEM,
+			   "%u of %u %s, and no more: %s", i, limit, k->name, strerror(err));
 		for (n = i, err = 0, i = 0; i < n && !err; i++)
-			err = kinds[k].drop(o[i]);
+			err = k->drop(o[i]);
 		t2 = now();
 		is(err, 0, "and none of them (made in %.0f us, removed in %.0f us each)",
 		   (t1 - t0) / n * 1e6, (t2 - t1) / n * 1e6);
 		free(o);
 	}
-	if (ibv_destroy_cq(shared_cq))
-		die("destroy_cq");
-	free(page);
+}
+
+/* --- what is allowed ------------------------------------------------------------------ */
+
+/* A number in a file of this process's cgroup: behind @word, in the line that begins so */
+static long long cgroup_says(const char *file, const char *begin, const char *word)
+{
+	const char *dir = getenv("CGROUP");
+	char path[300], line[300], *p;
+	long long v = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir ?: "", file);
+	f = fopen(path, "r");
+	if (!f)
+		die("%s: %s", path, strerror(errno));
+	while (fgets(line, sizeof(line), f)) {
+		p = strncmp(line, begin, strlen(begin)) ? NULL : strstr(line, word);
+		if (p)
+			v = atoll(p + strlen(word));
+	}
+	fclose(f);
+	return v;
+}
+
+static long long charged(const char *what)
+{
+	return cgroup_says("rdma.current", ea.name, what);
+}
+
+/* Runs in a process of its own, what it says being said here. Return: its status */
+static int in_child(void (*fn)(void))
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		fn();
+		fflush(stdout);
+		_exit(0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		die("fork");
+	return status;
+}
+
+static void leave_all(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (!kinds[i].make())
+			_exit(1);
+	raise(SIGKILL);
+}
+
+static void killed(void)
+{
+	end_open(&ea, ea.name, NULL);
+	with_shared(leave_all);
+}
+
+/* rdma's cgroup controller: so many handles and objects as QUOTA_* say, of whatever kind */
+static void quota(void)
+{
+	const long long handles = atoll(getenv("QUOTA_HANDLES") ?: ""),
+			objects = atoll(getenv("QUOTA_OBJECTS") ?: "");
+	const struct kind *k;
+	long long had, full;
+	void *o[1000];
+	int n, err;
+
+	for (k = kinds; k < kinds + ARRAY_SIZE(kinds); k++) {
+		const bool handle = k->make == make_context;
+
+		had = charged("hca_object=");
+		for (n = 0; k->charged && n < (int)ARRAY_SIZE(o); n++) {
+			o[n] = k->make();
+			if (!o[n])
+				break;
+		}
+		err = errno;
+		full = handle ? charged("hca_handle=") : charged("hca_object=");
+		if (k->charged)
+			ok(n && err == EAGAIN && full == (handle ? handles : objects),
+			   "%d %s, then %s (%lld)", n, k->name, strerror(err), full);
+		while (n--)
+			if (k->drop(o[n]))
+				die("%s", k->name);
+		is(charged("hca_object="), had, "given back");
+	}
+	had = charged("hca_object=");
+	is(WTERMSIG(in_child(killed)), SIGKILL, "a process with one of each is killed");
+	is(charged("hca_object="), had, "and all is given back");
+	is(charged("hca_handle="), 1, "its handle, too");
+}
+
+/* The memory cgroup: rings and device memory are the program's. */
+static void memory(void)
+{
+	struct ibv_qp_cap cap = { 16384, 16384, 32, 32, 0 };
+	struct ibv_srq_init_attr sa = { .attr = { .max_wr = 16384, .max_sge = 32 } };
+	struct ibv_alloc_dm_attr da = { .length = 16 << 20 };
+	const long long had = cgroup_says("memory.current", "", "");
+	struct ibv_srq *srq;
+	struct ibv_qp *qp;
+	struct ibv_dm *dm;
+	long long cq_has, all;
+
+	shared_cq = cq_make(&ea, 1 << 19);
+	cq_has = cgroup_says("memory.current", "", "") - had;
+	ok(cq_has >= 32 << 20 && cq_has < 40 << 20, "a completion queue of 32 MiB: %lld bytes", cq_has);
+	qp = qp_make(&ea, shared_cq, shared_cq, NULL, &cap);
+	srq = ibv_create_srq(ea.pd, &sa);
+	dm = ibv_alloc_dm(ea.ctx, &da);
+	if (!qp || !srq || !dm)
+		die("queues: %s", strerror(errno));
+	all = cgroup_says("memory.current", "", "") - had - cq_has;
+	/* four rings or pieces of 16 MiB each, and what the kernel has of requests */
+	ok(all >= 64 << 20 && all < 96 << 20, "other queues, and device memory: %lld bytes", all);
+	if (ibv_destroy_qp(qp) || ibv_destroy_srq(srq) || ibv_free_dm(dm) || ibv_destroy_cq(shared_cq))
+		die("destroy");
+	all = cgroup_says("memory.current", "", "") - had;
+	ok(all < 4 << 20, "and none of them: %lld bytes", all);
+}
+
+/* What is pinned of this process, in bytes */
+static long long pinned(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[256];
+	long long v = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "VmPin:", 6))
+			v = atoll(line + 6) * 1024;
+	if (f)
+		fclose(f);
+	return v;
+}
+
+static struct ibv_mr *try_mr(void *at, size_t len, int access)
+{
+	errno = 0;
+	return ibv_reg_mr(ea.pd, at, len, IBV_ACCESS_LOCAL_WRITE | access);
+}
+
+/* Who has no CAP_IPC_LOCK: as much is pinned as RLIMIT_MEMLOCK says, and given back. */
+static void memlock(void)
+{
+	struct ibv_mr *mr, *half, *none;
+	struct rlimit l;
+	int fd, memfd;
+	size_t max;
+	uint8_t *m;
+
+	getrlimit(RLIMIT_MEMLOCK, &l);
+	max = l.rlim_cur;
+	if (max > 1 << 30 || max % 8192)
+		die("RLIMIT_MEMLOCK is %zu", max);
+	m = mmap(NULL, 4 * max, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (m == MAP_FAILED)
+		die("mmap");
+	is(pinned(), 0, "rings are not pinned memory");
+	mr = try_mr(m, max, 0);
+	ok(mr && pinned() == (long long)max, "a region of all of %zu bytes", max);
+	none = try_mr(m + max, 1, 0);
+	ok(!none && errno == ENOMEM, "one of a byte more: %s", strerror(errno));
+	is(pinned(), max, "and no more is pinned");
+	if (!mr || ibv_dereg_mr(mr))
+		die("dereg_mr");
+	is(pinned(), 0, "given back");
+	none = try_mr(m, max + 1, 0);
+	ok(!none && errno == ENOMEM && !pinned(), "a region that is too long: %s", strerror(errno));
+
+	/* anew: both are pinned for a moment */
+	half = try_mr(m, max / 2, 0);
+	mr = try_mr(m, 4096, 0);
+	if (!half || !mr)
+		die("reg_mr");
+	ok(ibv_rereg_mr(half, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, m + max, max / 2, 0) &&
+	   pinned() == (long long)max / 2 + 4096, "no room to register another half: %s", strerror(errno));
+	if (ibv_dereg_mr(mr))
+		die("dereg_mr");
+	ok(!ibv_rereg_mr(half, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, m + max, max / 2, 0) &&
+	   pinned() == (long long)max / 2, "and room");
+	if (ibv_dereg_mr(half))
+		die("dereg_mr");
+	is(pinned(), 0, "given back");
+
+	/* what does not pin */
+	mr = try_mr(m, 4 * max, IBV_ACCESS_ON_DEMAND);
+	ok(mr && !pinned(), "memory on demand: %s", strerror(errno));
+	if (mr && ibv_dereg_mr(mr))
+		die("dereg_mr");
+	fd = buffer_make(&memfd, 4 * max);
+	if (fd < 0) {
+		skip("no /dev/udmabuf for this user", "another driver's buffer");
+	} else {
+		errno = 0;
+		mr = ibv_reg_dmabuf_mr(ea.pd, 0, 4 * max, 0, fd, IBV_ACCESS_LOCAL_WRITE);
+		ok(mr && !pinned(), "another driver's buffer, which is its to count: %s", strerror(errno));
+		if (mr && ibv_dereg_mr(mr))
+			die("dereg_mr");
+		close(fd);
+		close(memfd);
+	}
+	munmap(m, 4 * max);
+}
+
+/* --- who may not ---------------------------------------------------------------------- */
+
+#define NOBODY 65534
+/* what management has, and programs have not: IBTA Vol.1 10.2.5 */
+#define HIGH_QKEY 0x80010000
+
+static struct ud management;
+
+/* What IBTA, or the core, has for the privileged alone */
+static void refused(void)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = HIGH_QKEY };
+	struct ibv_flow_attr sniff = { .type = IBV_FLOW_ATTR_SNIFFER, .size = sizeof(sniff), .port = 1 };
+	struct ibv_sge sge;
+	struct ibv_qp *qp;
+	struct ibv_ah *ah;
+	struct ibv_wc wc;
+	struct ud u;
+	void *o;
+
+	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) ||
+	    setresuid(NOBODY, NOBODY, NOBODY))
+		die("nobody");
+	if (getenv("CONTAINER") && unshare(CLONE_NEWUSER | CLONE_NEWNET)) {
+		skip(strerror(errno), "a user namespace");
+		return;
+	}
+	end_open(&ea, ea.name, NULL);
+	shared_cq = cq_make(&ea, 4);
+	qp = qp_ready(IBV_QPT_RAW_PACKET);
+	ok(!qp && errno == EPERM, "no raw queue pair: %s", strerror(errno));
+	ud_up(&u, &ea, 0x1234, false);
+	errno = 0;
+	o = ibv_create_flow(u.qp, &sniff);
+	ok(!o && errno == EPERM, "no rule, nor a sniffer: %s", strerror(errno));
+	qp = qp_ready(IBV_QPT_UD);
+	if (!qp)
+		die("create_qp, UD");
+	errno = ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+	is(errno, EPERM, "no Q_Key of management");
+	ah = ah_to(&ea, &eb.gid);
+	memset(u.buf, 1, 64);
+	sge = *SGE(u.buf, 64, u.mr->lkey);
+	if (ud_send(&u, false, ah, management.qp->qp_num, HIGH_QKEY, 1, &sge, 1, 0, 0))
+		die("post_send");
+	wc_is(u.scq, 1, IBV_WC_SUCCESS, &wc, "a datagram with such a Q_Key goes out with its own");
+	if (ibv_destroy_ah(ah) || ibv_destroy_qp(qp))
+		die("destroy");
+	ud_down(&u);
+	exit(done_testing());
+}
+
+/* A user; with CONTAINER one that is root in a user namespace of its own */
+static void nobody(void)
+{
+	const long long before = hw_counter(&eb, "qkey_viol_cntr");
+	const double end = now() + PATIENCE;
+
+	ud_up(&management, &eb, HIGH_QKEY, false);
+	ud_recv(&management, 0, 200);
+	is(in_child(refused), 0, "what nobody may do");
+	while (hw_counter(&eb, "qkey_viol_cntr") == before && now() < end)
+		sleep_ms(20);
+	is(hw_counter(&eb, "qkey_viol_cntr") - before, 1, "which is another's");
+	ok(cq_quiet(management.rcq, 0.1), "and is not received");
+	ud_down(&management);
 }
 
 static const struct test tests[] = {
@@ -503,15 +966,21 @@ static const struct test tests[] = {
 	TEST(pieces),
 	TEST(completions),
 	TEST(outstanding),
-	TEST(objects),
+	TEST(objects, .with = with_shared),
+	TEST(quota, .with = with_shared),
+	TEST(memory),
+	TEST(memlock),
+	TEST(nobody),
 };
 
 int main(int argc, char **argv)
 {
-	struct rlimit l = { RLIM_INFINITY, RLIM_INFINITY };
+	/* two files a context */
+	struct rlimit files = { 200000, 200000 };
 	const char *env = getenv("LONG");
 
 	is_long = env && *env;
-	setrlimit(RLIMIT_MEMLOCK, &l);
+	if (is_long)
+		setrlimit(RLIMIT_NOFILE, &files);
 	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
 }

@@ -1055,6 +1055,9 @@ static void grh_check(const uint8_t *g, const union ibv_gid *src, const union ib
 	uint16_t n;
 
 	if (v4_mapped(dst)) {
+		static const uint8_t none[20];
+
+		ok(!memcmp(g, none, 20), "GRH: nothing before the IPv4 header");
 		ok(g[20] == 0x45, "GRH: an IPv4 header at byte 20 (0x%02x)", g[20]);
 		ok(!memcmp(g + 32, src->raw + 12, 4), "GRH: its source");
 		ok(!memcmp(g + 36, dst->raw + 12, 4), "GRH: its destination");
