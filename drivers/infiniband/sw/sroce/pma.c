@@ -113,7 +113,7 @@ static void field_put(u8 *at, u8 size, u64 v)
 }
 
 /* A counter stops at the largest value that it has room for, 16.1.3.5. */
-static u64 field_max(u8 size)
+static u64 pma_max(u8 size)
 {
 	return GENMASK_ULL(size * BITS_PER_BYTE - 1, 0);
 }
@@ -142,7 +142,7 @@ static void get_counters(struct sroce_dev *sdev, const struct pma_attr *attr, u8
 
 	for (f = attr->fields; f < attr->fields + attr->num; f++)
 		field_put(data + f->offset, f->size,
-			  min(now[f->counter] - sdev->pma.base[f->counter], field_max(f->size)));
+			  min(now[f->counter] - sdev->pma.base[f->counter], pma_max(f->size)));
 }
 
 static u16 do_counters(struct sroce_dev *sdev, const struct pma_attr *attr,
