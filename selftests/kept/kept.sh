@@ -18,7 +18,14 @@ segmentation off b v1
 links_up
 tc -n a qdisc add dev v0 root netem 2>/dev/null || skip_all "no netem in this kernel"
 tc -n a qdisc del dev v0 root
-for t in requests empty far_ahead responses link_full; do
+
+# for memory that does not come: one that may be frozen
+if probe brd ext4 && command -v mkfs.ext4 >/dev/null && wait_for 20 [ -b /dev/ram0 ]; then
+	mkdir -p "$TMP/frozen"
+	mkfs.ext4 -q /dev/ram0 && mount /dev/ram0 "$TMP/frozen" && export FROZEN=$TMP/frozen
+fi
+for t in requests empty far_ahead responses link_full waiting; do
 	tap_from "$t" "$BIN/kept" -d roce0 -D roce1 $t
 done
+[ -z "$FROZEN" ] || umount "$FROZEN"
 done_testing

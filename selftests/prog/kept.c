@@ -6,11 +6,15 @@
  */
 #define _GNU_SOURCE
 #include <endian.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -26,11 +30,15 @@ static struct end ea, eb;
 #define SIDE_BYTES (24LL << 20)
 #define LINK_BYTES (128LL << 20)
 
+/* late.c's: packets that wait for memory, of a queue pair */
+#define WAIT_PKTS 2048
+
 /* More packets than a side may hold, full and empty ones; bytes count as they are pinned */
 #define FULL (SIDE_BYTES / MTU + 500)
 #define EMPTY (SIDE_PKTS + 500)
 
 /* BTH */
+#define WRITE_FIRST 0x06
 #define WRITE_MIDDLE 0x07
 #define WRITE_ONLY 0x0a
 #define READ_RESPONSE_MIDDLE 0x0e
@@ -64,6 +72,19 @@ static struct count count(const struct end *e)
 	return (struct count) { hw_counter(e, "rx_kept"), hw_counter(e, "rx_kept_dropped") };
 }
 
+#define RETH_LEN 16
+
+static void reth(uint8_t *body, const void *at, uint32_t rkey, uint32_t len)
+{
+	uint64_t va = htobe64((uintptr_t)at);
+
+	rkey = htobe32(rkey);
+	len = htobe32(len);
+	memcpy(body, &va, 8);
+	memcpy(body + 8, &rkey, 4);
+	memcpy(body + 12, &len, 4);
+}
+
 /*
  * @num packets to one side of a pair as if from the other, the first @step PSNs behind the next
  * one that is due, and so on: their payload is what a message with @key has there.
@@ -79,13 +100,8 @@ static struct count fill(struct pair *p, int to, uint8_t opcode, uint32_t num, u
 	uint32_t at = 1;
 
 	if (opcode == WRITE_ONLY) {
-		/* RETH: of no bytes */
-		uint64_t va = htobe64((uintptr_t)p->buf[to]);
-		uint32_t rkey = htobe32(p->mr[to]->rkey);
-
-		memcpy(body, &va, 8);
-		memcpy(body + 8, &rkey, 4);
-		len = 16;
+		len = RETH_LEN;
+		reth(body, p->buf[to], p->mr[to]->rkey, 0);
 	}
 	for (uint32_t i = 0; i < num; i++, at += step) {
 		if (len == MTU)
@@ -331,12 +347,108 @@ static void link_full(void)
 	pair_destroy(&victim);
 }
 
+/* A WRITE to the start of @mem, a packet more than may wait and some. Returns how many do. */
+static long long wait_for_memory(struct pair *p, const uint8_t *mem, uint32_t rkey, uint32_t len,
+				 uint64_t key)
+{
+	const uint32_t num = len / MTU;
+	const long long come = hw_counter(&eb, "rx_pkts");
+	const long long lost = hw_counter(&eb, "rx_late_dropped");
+	uint8_t body[RETH_LEN + MTU];
+
+	reth(body, mem, rkey, len);
+	for (uint32_t i = 0; i < num; i++) {
+		pattern_fill(body + RETH_LEN, key, (uint64_t)i * MTU, MTU);
+		if (i)
+			forge_pkt(forgers[0], p, 0, WRITE_MIDDLE, p->psn[0] + i,
+				  body + RETH_LEN, MTU);
+		else
+			forge_pkt(forgers[0], p, 0, WRITE_FIRST, p->psn[0], body, sizeof(body));
+	}
+	while (hw_counter(&eb, "rx_pkts") - come < num)
+		sleep_ms(10);
+	return num - (hw_counter(&eb, "rx_late_dropped") - lost);
+}
+
+/* A file's page may be written once its file system thaws, and who wants to has to wait. */
+static void freeze(int fd, bool on)
+{
+	if (ioctl(fd, on ? FIFREEZE : FITHAW, 0))
+		die("freeze: %s", strerror(errno));
+}
+
+/*
+ * Queue pairs of one link whose memory does not come, as a program may see to: it is a file
+ * on the file system that FROZEN names, to be written for the first time.
+ */
+static void waiting(void)
+{
+	enum { NUM = 10 };
+	const uint32_t len = (WAIT_PKTS + 100) * MTU;
+	const char *dir = getenv("FROZEN");
+	const uint64_t key = next_key++;
+	long long num = 0, all = 0;
+	struct pair p[NUM], victim;
+	struct ibv_mr *mr = NULL;
+	uint8_t *mem;
+	int fd, i;
+
+	fd = dir ? open(dir, O_TMPFILE | O_RDWR, 0600) : -1;
+	if (fd < 0 || ftruncate(fd, len)) {
+		skip("no file system to freeze", "waiting");
+		return;
+	}
+	mem = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (mem != MAP_FAILED)
+		mr = ibv_reg_mr(eb.pd, mem, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				IBV_ACCESS_ON_DEMAND);
+	if (!mr) {
+		skip("no on-demand paging in this kernel", "waiting");
+		return;
+	}
+	up(&victim, CHUNK);
+	works(&victim, "before");
+	for (i = 0; i < NUM; i++)
+		up(&p[i], MTU);
+	/* from here on, nothing of ours may be mapped, nor may we fork */
+	freeze(fd, true);
+	for (i = 0; i < NUM; i++) {
+		num = wait_for_memory(&p[i], mem, mr->rkey, len, key);
+		if (!i)
+			is(num, WAIT_PKTS, "packets of one wait for memory");
+		all += num;
+	}
+	ok(all <= LINK_BYTES / MTU, "%lld packets of the link's wait", all);
+	is(num, 0, "there is no room for the last one's");
+	works(&victim, "another queue pair");
+	freeze(fd, false);
+	for (i = 0; i < 1000 && pattern_check(mem, key, 0, WAIT_PKTS * MTU) >= 0; i++)
+		sleep_ms(20);
+	is(pattern_check(mem, key, 0, WAIT_PKTS * MTU), -1, "memory comes: every byte is written");
+	for (i = 0; i < NUM; i++)
+		pair_destroy(&p[i]);
+	/* its pages are dropped: they have to come again */
+	if (ftruncate(fd, 0) || ftruncate(fd, len))
+		die("truncate");
+	up(&p[0], MTU);
+	freeze(fd, true);
+	is(wait_for_memory(&p[0], mem, mr->rkey, len, key), WAIT_PKTS, "and there is room as before");
+	freeze(fd, false);
+	works(&victim, "after");
+	pair_destroy(&p[0]);
+	pair_destroy(&victim);
+	ibv_dereg_mr(mr);
+	munmap(mem, len);
+	close(fd);
+}
+
 static const struct test tests[] = {
 	TEST(requests),
 	TEST(empty),
 	TEST(far_ahead),
 	TEST(responses),
 	TEST(link_full),
+	TEST(waiting),
 };
 
 int main(int argc, char **argv)

@@ -9,6 +9,9 @@
  * A packet is kept with its skb, not copied. What an skb pins is all of it, so
  * that is what counts against the bounds, once for all its packets that follow
  * each other here: the first of such a run is charged for it.
+ *
+ * Requests whose turn it is, but whose memory has to be brought first, are kept
+ * in a list of their own, and count with the others.
  */
 #include <linux/slab.h>
 
@@ -57,8 +60,18 @@ static void uncharge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_
 
 static void pass_charge(struct sroce_late *from, struct sroce_late *to)
 {
-	to->charge = from->charge;
+	to->charge += from->charge;
 	from->charge = 0;
+}
+
+/* @late leaves; @next was behind it. */
+static void discharge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late,
+		      struct sroce_late *next)
+{
+	if (same_skb(late, next))
+		pass_charge(late, next);
+	else
+		uncharge(qp, kept, late);
 }
 
 /* Into the tree goes @late, between @prev and @next: who is charged for what? */
@@ -278,12 +291,7 @@ struct sroce_late *sroce_kept_first(const struct sroce_kept *kept)
  */
 void sroce_kept_take(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late)
 {
-	struct sroce_late *next = late->next ?: next_run(late);
-
-	if (same_skb(late, next))
-		pass_charge(late, next);
-	else
-		uncharge(qp, kept, late);
+	discharge(qp, kept, late, late->next ?: next_run(late));
 	if (late->next) {
 		late->next->tail = late->tail;
 		rb_replace_node(&late->node, &late->next->node, &kept->tree);
@@ -308,4 +316,45 @@ void sroce_kept_purge(struct sroce_qp *qp, struct sroce_kept *kept)
 		sroce_kept_take(qp, kept, late);
 		sroce_late_free(late);
 	}
+}
+
+/**
+ * sroce_wait - keep a request packet whose turn it is, but whose memory is not there yet
+ * @qp: queue pair; its receive lock is held
+ * @rx: the packet
+ *
+ * Softirq. How long that takes is for the program to say whose memory it is, so
+ * what waits counts with what is kept before its turn.
+ *
+ * Return: false if it is lost.
+ */
+bool sroce_wait(struct sroce_qp *qp, struct sroce_rx *rx)
+{
+	struct sroce_rq *rq = &qp->rq;
+	struct sroce_late *late, *last;
+
+	last = rq->num_late ? list_last_entry(&rq->late, struct sroce_late, entry) : NULL;
+	late = sroce_late_add(&rq->late, &rq->num_late, rx);
+	if (!late)
+		return false;
+	if (same_skb(last, late) || charge(qp, &rq->kept, late))
+		return true;
+	sroce_wait_over(qp, late);
+	return false;
+}
+
+/**
+ * sroce_wait_over - a request packet waits no more
+ * @qp: queue pair; its receive lock is held
+ * @late: the packet, one of @qp->rq.late; it is gone then
+ */
+void sroce_wait_over(struct sroce_qp *qp, struct sroce_late *late)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	discharge(qp, &rq->kept, late,
+		  list_is_last(&late->entry, &rq->late) ? NULL : list_next_entry(late, entry));
+	list_del(&late->entry);
+	rq->num_late--;
+	sroce_late_free(late);
 }

@@ -33,23 +33,26 @@ void sroce_late_hold(struct sk_buff *skb)
  * @num: how many are in it
  * @rx: the packet
  *
- * Softirq. Return: false if it is lost: there are too many, or no memory.
+ * Softirq.
+ *
+ * Return: the entry, or NULL if the packet is lost: there are too many, or no memory.
  */
-bool sroce_late_add(struct list_head *list, u32 *num, struct sroce_rx *rx)
+struct sroce_late *sroce_late_add(struct list_head *list, u32 *num, struct sroce_rx *rx)
 {
 	struct sroce_late *late;
 
 	if (*num >= SROCE_MAX_LATE)
-		return false;
+		return NULL;
 	late = kmalloc(sizeof(*late), GFP_ATOMIC | __GFP_NOWARN);
 	if (!late)
-		return false;
+		return NULL;
 	late->rx = *rx;
+	late->charge = 0;
 	if (rx->skb)
 		sroce_late_hold(rx->skb);
 	list_add_tail(&late->entry, list);
 	++*num;
-	return true;
+	return late;
 }
 
 /**

@@ -323,6 +323,7 @@ void sroce_recv_flush(struct sroce_qp *qp)
 void sroce_recv_reset(struct sroce_qp *qp)
 {
 	struct sroce_rq *rq = &qp->rq;
+	struct sroce_late *late;
 
 	rq->cons = 0;
 	rq->msn = 0;
@@ -343,7 +344,8 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	rq->report = false;
 	rq->greet = false;
 	rq->greetings = 0;
-	sroce_late_purge(&rq->late, &rq->num_late);
+	while ((late = list_first_entry_or_null(&rq->late, struct sroce_late, entry)))
+		sroce_wait_over(qp, late);
 	sroce_kept_purge(qp, &rq->kept);
 }
 
@@ -1193,7 +1195,7 @@ void sroce_recv_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 			recv_kept(qp);
 		return;
 	}
-	if (!sroce_late_add(&rq->late, &rq->num_late, rx))
+	if (!sroce_wait(qp, rx))
 		sroce_qp_count(qp, RX_LATE_DROPPED);
 }
 
@@ -1308,9 +1310,7 @@ void sroce_recv_fault_done(struct sroce_qp *qp, int err)
 	while (!rq->fault.active &&
 	       (late = list_first_entry_or_null(&rq->late, struct sroce_late, entry)) &&
 	       recv_take(qp, &late->rx)) {
-		list_del(&late->entry);
-		rq->num_late--;
-		sroce_late_free(late);
+		sroce_wait_over(qp, late);
 		if (rq->kept.num)
 			recv_kept(qp);
 	}

@@ -288,7 +288,7 @@ struct sroce_pma {
  * @num_xrcd: XRC domains
  * @num_wq: work queues
  * @num_ind_tbl: indirection tables
- * @kept_bytes: pinned by what queue pairs keep before its turn
+ * @kept_bytes: pinned by what queue pairs keep before its turn, or until its memory is there
  * @flows: flow steering
  * @pma: performance management
  */
@@ -668,7 +668,7 @@ struct sroce_late {
  * @tree: runs of struct sroce_late, by the first one's PSN
  * @last: the first of the last run
  * @num: packets
- * @bytes: that they pin
+ * @bytes: that they pin, and those of the side that wait for memory
  */
 struct sroce_kept {
 	struct rb_root tree;
@@ -1879,7 +1879,7 @@ void sroce_ack_run(struct sroce_qp *qp);
 
 /* late.c */
 void sroce_late_hold(struct sk_buff *skb);
-bool sroce_late_add(struct list_head *list, u32 *num, struct sroce_rx *rx);
+struct sroce_late *sroce_late_add(struct list_head *list, u32 *num, struct sroce_rx *rx);
 void sroce_late_free(struct sroce_late *late);
 void sroce_late_purge(struct list_head *list, u32 *num);
 int sroce_late_init(void);
@@ -1905,6 +1905,8 @@ void sroce_kept_gaps(const struct sroce_qp *qp, const struct sroce_kept *kept, u
 struct sroce_late *sroce_kept_first(const struct sroce_kept *kept);
 void sroce_kept_take(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late);
 void sroce_kept_purge(struct sroce_qp *qp, struct sroce_kept *kept);
+bool sroce_wait(struct sroce_qp *qp, struct sroce_rx *rx);
+void sroce_wait_over(struct sroce_qp *qp, struct sroce_late *late);
 
 /* gaps.c */
 void sroce_gaps_reset(struct sroce_qp *qp);
