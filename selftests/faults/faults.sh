@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
-# No memory: each allocation of each verb fails in turn, and each copy from and to the
-# program. What fails says so and can be done again, no message is lost, no object stays.
+# No memory: each allocation of each verb, and of a link, fails in turn, and each copy from and
+# to the program. What fails says so and can be done again, no message is lost, no object stays.
 # Needs a kernel where allocations fail on demand: make check-debug.
 # lab: timeout 900
 
@@ -18,9 +18,13 @@ for f in /sys/kernel/debug/{failslab,fail_page_alloc,fail_usercopy}; do
 	done
 done
 
-tests_of faults objects regions queue_pairs steering connections messages datagrams
+probe tun
+tests_of faults objects regions queue_pairs steering connections messages datagrams links
 is "$(rdma resource show qp | grep -v ib_core; rdma resource show mr)" "" "no object is left"
+is "$(links_here | tr "\n" " ")" "roce0 roce1 " "no link but two"
 rdma link del roce0
 rdma link del roce1
+wait_for 30 sh -c "! ss -Hlun sport = :4791 | grep -q ."
+is "$(ss -Hlun sport = :4791)" "" "no socket is left"
 run "the module goes" unload_sroce
 done_testing

@@ -130,16 +130,22 @@ void fault_nth(unsigned int nth)
 		die("fail-nth");
 }
 
-bool fault_was(void)
+unsigned int fault_left(void)
 {
 	char s[16] = "";
-	bool was;
+	int left = 1;
 
 	/* if it is this copy that fails, then nothing did before */
-	was = pread(fault_fd(), s, sizeof(s) - 1, 0) > 0 && !atoi(s);
-	if (!was && pwrite(fault_fd(), "0", 1, 0) != 1)
+	if (pread(fault_fd(), s, sizeof(s) - 1, 0) > 0)
+		left = atoi(s);
+	if (left && pwrite(fault_fd(), "0", 1, 0) != 1)
 		fault_nth(0);
-	return was;
+	return left;
+}
+
+bool fault_was(void)
+{
+	return !fault_left();
 }
 
 double now(void)

@@ -29,9 +29,11 @@ int done_testing(void);
 
 /*
  * The @nth allocation, or copy from or to this process, that its next calls make fails;
- * and whether there have been as many (CONFIG_FAULT_INJECTION_DEBUG_FS).
+ * how many there were still to come, and whether there have been as many. None fails
+ * after that (CONFIG_FAULT_INJECTION_DEBUG_FS).
  */
 void fault_nth(unsigned int nth);
+unsigned int fault_left(void);
 bool fault_was(void);
 
 double now(void);

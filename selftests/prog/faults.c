@@ -7,14 +7,21 @@
  * /proc/self/fail-nth (CONFIG_FAULT_INJECTION_DEBUG_FS) is what makes them fail: its
  * number counts down with all that this process does in the kernel.
  */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "common.h"
+#include "newlink.h"
 
 #define PAGE	4096
 #define BUF	(1 << 20)
@@ -780,6 +787,166 @@ static void datagrams(void)
 	ibv_destroy_ah(ah);
 }
 
+/* --- links ----------------------------------------------------------------------------- */
+
+#define LINK	"roce2"
+#define NETDEV	"sroce_t"
+
+static int tap = -1;
+
+/* A netdev that goes when it is closed */
+static int tap_open(void)
+{
+	struct ifreq r = { .ifr_name = NETDEV, .ifr_flags = IFF_TAP | IFF_NO_PI };
+	int err;
+
+	tap = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
+	if (tap < 0)
+		return errno;
+	if (!ioctl(tap, TUNSETIFF, &r))
+		return 0;
+	err = errno;
+	close(tap);
+	tap = -1;
+	return err;
+}
+
+static void tap_close(void)
+{
+	if (tap >= 0)
+		close(tap);
+	tap = -1;
+}
+
+static int inet = -1;
+
+/* A socket's ioctl on the netdev: 0 or an errno */
+static int tap_set(unsigned long what, struct ifreq r)
+{
+	strcpy(r.ifr_name, NETDEV);
+	return ioctl(inet, what, &r) ? errno : 0;
+}
+
+static int tap_addr(const char *s)
+{
+	struct ifreq r = {};
+	struct sockaddr_in sin = { .sin_family = AF_INET };
+
+	if (inet_pton(AF_INET, s, &sin.sin_addr) != 1)
+		die("%s", s);
+	memcpy(&r.ifr_addr, &sin, sizeof(sin));
+	return tap_set(SIOCSIFADDR, r);
+}
+
+static int make_link(void)
+{
+	return newlink(LINK, "sroce", NETDEV);
+}
+
+static int drop_link(void)
+{
+	return dellink(LINK);
+}
+
+/*
+ * The core makes 15,000 allocations for a link, all but some hundred of them for the
+ * files of its GIDs in sysfs (ib_setup_port_attrs): of those only some fail, else it
+ * would take hours. What comes before and after does in turn.
+ */
+#define EDGE	(getenv("LONG") ? 1000 : 150)
+#define BETWEEN	(getenv("LONG") ? 200 : 15)
+
+static unsigned int next(unsigned int n, unsigned int total)
+{
+	const unsigned int step = total / BETWEEN;
+
+	if (n < EDGE || n + EDGE >= total || step < 2)
+		return n + 1;
+	return n + step + EDGE < total ? n + step : total - EDGE;
+}
+
+/* Done once without a failure, to know how many there may be */
+static unsigned int total_of(int (*call)(void))
+{
+	const unsigned int never = 1000000000;
+	int err;
+
+	fault_nth(never);
+	err = call();
+	if (err)
+		die("a link: %s", strerror(err));
+	return never - fault_left();
+}
+
+/* What is refused leaves no link, unless its answer got lost. */
+static void each_link(int (*call)(void), bool made, unsigned int total)
+{
+	const struct op op = { made ? "link" : "link's end", .also = ENFILE };
+	struct tally t = {};
+	unsigned int n, done = 0;
+	int err;
+
+	for (n = 1; n < 2 * total && !t.stuck; n = next(n, total)) {
+		if (!made)
+			again(&op, make_link, n, &t);
+		fault_nth(n);
+		err = call();
+		if (!fault_was())
+			break;
+		done++;
+		count(&op, n, err, &t);
+		err = drop_link();
+		if (err != 0 && err != ENODEV)
+			t.stuck++;
+	}
+	drop_link();
+	again(&op, make_link, n, &t);
+	again(&op, drop_link, n, &t);
+	ok(n > 2 && n < 2 * total && !t.wrong && !t.stuck, "%s: %u failures in %u", op.name, done, n);
+	diag("%u refused, %u without effect", t.refused, t.absorbed);
+}
+
+#define TAP(name, what, ...)						\
+static int name(void)							\
+{									\
+	return tap_set(what, (struct ifreq) { __VA_ARGS__ });		\
+}
+
+TAP(make_up, SIOCSIFFLAGS, .ifr_flags = IFF_UP)
+TAP(drop_up, SIOCSIFFLAGS, .ifr_flags = 0)
+TAP(make_mtu, SIOCSIFMTU, .ifr_mtu = 600)
+TAP(drop_mtu, SIOCSIFMTU, .ifr_mtu = 1500)
+
+static int make_addr(void)
+{
+	return tap_addr("192.168.78.1");
+}
+DROP(addr, tap_addr("192.168.78.2"))
+
+/* Told of by notifiers, whose failures a netdev may ignore: there is a link all the same. */
+static void links(void)
+{
+	static const struct op events[] = {
+		OP("up and down", up, up),
+		OP("MTU", mtu, mtu),
+		OP("address", addr, addr),
+	};
+	unsigned int total;
+
+	inet = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (inet < 0 || tap_open())
+		die("a tap");
+	total = total_of(make_link);
+	each_link(drop_link, false, total_of(drop_link));
+	each_link(make_link, true, total);
+	if (make_link())
+		die("a link");
+	each(events, ARRAY_SIZE(events));
+	is(drop_link(), 0, "its link is deleted");
+	tap_close();
+	close(inet);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -790,6 +957,7 @@ int main(int argc, char **argv)
 		TEST(connections),
 		TEST(messages),
 		TEST(datagrams),
+		TEST(links),
 	};
 
 	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
