@@ -134,13 +134,26 @@ check-static:
 #: check-debug as check, in a kernel that looks for faults (KASAN, UBSAN, lockdep ...), which is built first
 debug := build/uml-debug
 
-$(debug)/linux: tools/lab/uml.config tools/lab/uml-debug.config
+$(debug)/linux: $(addprefix tools/lab/,rdma.config uml.config uml-debug.config)
 	@tools/lab/uml build $(debug) debug
 
 check-debug: deps $(debug)/linux
 	+@$(MAKE) built planted KDIR=$(debug)/obj ARCH=um
 	+@$(MAKE) -s -C selftests
 	@selftests/run -k $(debug) $(T)
+
+#: check-smp  those tests where processors meet, in a kernel for several that reports data races (KCSAN), which is built first
+smp := build/smp
+on_smp := planted xfer/random xfer/two rings doorbell cq srq errors mr life/kill life/remove link netem recovery/recovery \
+	gaps/gaps kept kverbs hostile
+
+$(smp)/vmlinuz: $(addprefix tools/lab/,rdma.config smp.config)
+	@tools/lab/linux smp $(smp)
+
+check-smp: deps $(smp)/vmlinuz
+	+@$(MAKE) built planted KDIR=$(smp)/obj
+	+@$(MAKE) -s -C selftests
+	@selftests/run -j 1 -k $(smp) $(or $(T),$(on_smp))
 
 #: check-model the model of the recovery alone: a million schedules
 check-model:
@@ -166,7 +179,7 @@ tests: lab
 
 #: clean      remove what was built
 clean:
-	@find build -mindepth 1 -maxdepth 1 ! -name lab ! -name dl ! -name 'uml*' -exec rm -rf {} + 2>/dev/null || true
+	@find build -mindepth 1 -maxdepth 1 ! -name lab ! -name dl ! -name 'uml*' ! -name smp -exec rm -rf {} + 2>/dev/null || true
 	@rm -rf build/lab/out.* build/lab/vm.* build/lab/tmp.*
 
 #: distclean  remove build altogether: downloads and kernels too
@@ -174,5 +187,5 @@ distclean:
 	rm -rf build
 
 .PHONY: help deps modules kverbs ceiling planted provider install uninstall demo check check-long check-all check-apps \
-	check-static check-debug check-model bench lab built tests clean distclean
+	check-static check-debug check-smp check-model bench lab built tests clean distclean
 .DEFAULT_GOAL := help

@@ -2,21 +2,21 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # lab: timeout 600
 #
-# Deliberate faults, a boot of the kernel with detectors for each: that make
-# check-debug would have seen them, and that it would have gone no further with
+# Deliberate faults, a boot of the kernel with detectors for each: that make check-debug
+# and check-smp would have seen them, and that the former would have gone no further with
 # memory that is damaged.
 
 . "$(dirname "$0")/../lib.sh"
 
 kernel=${LAB_KERNEL:-$REPO/build/uml-debug}
-grep -qs '^CONFIG_KASAN=y' "$kernel/obj/.config" ||
-	skip_all "not a kernel with detectors: make check-debug"
-ko=$REPO/build/$(ls "$kernel/modules/lib/modules" 2>/dev/null)/planted/planted_test.ko
-[ -f "$ko" ] || skip_all "there is no $ko: make check-debug"
+detectors=$(grep -Eos '^CONFIG_(KASAN|KCSAN)=y' "$kernel/obj/.config")
+[ -n "$detectors" ] || skip_all "not a kernel with detectors: make check-debug, make check-smp"
+ko=$REPO/build/$(cat "$kernel/obj/include/config/kernel.release")/planted/planted_test.ko
+[ -f "$ko" ] || skip_all "there is no $ko: make planted KDIR=$kernel/obj"
 
 # Loaded and unloaded, as a leak is reported then
 boot() { # FAULT
-	"$REPO/tools/lab/vm" -q -t 60 -k "$kernel" -- sh -c "insmod $ko fault=$1 && rmmod planted_test" \
+	"$REPO/tools/lab/vm" -q -t 120 -k "$kernel" -- sh -c "insmod $ko fault=$1 && rmmod planted_test" \
 		>"$TMP/out" 2>&1 </dev/null
 }
 
@@ -26,6 +26,14 @@ planted() { # STATUS FAULT REGEX
 	is $? "$1" "$2: status"
 	like "$(cat "$TMP/out")" "$3" "$2: the report"
 }
+
+if [[ $detectors = *KCSAN* ]]; then
+	boot marked_race
+	is $? 0 "marked_race: status" || sed 's/^/#   /' "$TMP/out"
+	planted 121 plain_race "BUG: KCSAN: data-race in .*racer"
+	planted 121 lock_order "WARNING: possible circular locking dependency detected"
+	done_testing
+fi
 
 boot none
 is $? 0 "none: status" || sed 's/^/#   /' "$TMP/out"

@@ -4,6 +4,7 @@
  * The machine is of no use afterwards.
  */
 #include <linux/delay.h>
+#include <linux/kthread.h>
 #include <linux/list.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -158,6 +159,51 @@ static void refcount(void)
 		refcount_dec(&ref);
 }
 
+static u32 raced;
+
+static int racer(void *unused)
+{
+	while (!kthread_should_stop()) {
+		raced++;
+		cond_resched();
+	}
+	return 0;
+}
+
+static int marked_racer(void *unused)
+{
+	while (!kthread_should_stop()) {
+		WRITE_ONCE(raced, READ_ONCE(raced) + 1);
+		cond_resched();
+	}
+	return 0;
+}
+
+/* On two processors, as long as one access in thousands needs to be looked at */
+static void two_of(int (*fn)(void *unused))
+{
+	struct task_struct *t[2];
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(t); i++)
+		t[i] = kthread_run(fn, NULL, "planted%zu", i);
+	msleep(5000);
+	for (i = 0; i < ARRAY_SIZE(t); i++) {
+		if (!IS_ERR(t[i]))
+			kthread_stop(t[i]);
+	}
+}
+
+static void plain_race(void)
+{
+	two_of(racer);
+}
+
+static void marked_race(void)
+{
+	two_of(marked_racer);
+}
+
 static const struct {
 	const char *name;
 	void (*fn)(void);
@@ -174,6 +220,8 @@ static const struct {
 	{ "active_timer", active_timer },
 	{ "list_twice", list_twice },
 	{ "refcount", refcount },
+	{ "plain_race", plain_race },
+	{ "marked_race", marked_race },
 	{ "none", NULL },
 };
 
