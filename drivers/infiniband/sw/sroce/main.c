@@ -2,6 +2,7 @@
 /* The module: links come and go, and follow their netdevs. */
 #include <linux/etherdevice.h>
 #include <linux/if_arp.h>
+#include <linux/if_vlan.h>
 #include <linux/module.h>
 #include <net/addrconf.h>
 #include <rdma/ib_addr.h>
@@ -19,6 +20,11 @@ static int check_netdev(struct net_device *ndev)
 	if (ndev->type != ARPHRD_ETHER && ndev->type != ARPHRD_LOOPBACK &&
 	    ndev->type != ARPHRD_NONE) {
 		netdev_dbg(ndev, "sroce: neither Ethernet nor IP: no RoCE v2 over it\n");
+		return -EOPNOTSUPP;
+	}
+	/* the core gives its addresses to the netdev below (is_eth_port_of_netdev_filter()) */
+	if (is_vlan_dev(ndev)) {
+		netdev_dbg(ndev, "sroce: a VLAN: its addresses are the link's of the netdev below\n");
 		return -EOPNOTSUPP;
 	}
 	if (!iboe_get_mtu(ndev->mtu)) {
