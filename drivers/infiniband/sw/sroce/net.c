@@ -58,7 +58,11 @@ static DEFINE_MUTEX(sroce_net_lock);
  * @lqpn: own queue pair, for the flow's UDP source port
  * @rqpn: the peer's
  *
- * Return: 0, or -EINVAL if the two ends speak different protocols.
+ * A VLAN or macvlan above the link's netdev may be in another namespace, where
+ * no packet is taken for this link, and whose end it would not hear of.
+ *
+ * Return: 0; -EINVAL if the two ends speak different protocols; -EOPNOTSUPP if
+ * the source GID is of another namespace than the link.
  */
 int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u32 lqpn,
 		    u32 rqpn)
@@ -90,6 +94,8 @@ int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u3
 	rcu_read_unlock();
 	if (!path->net)
 		return -EINVAL;
+	if (path->net != READ_ONCE(to_sdev(grh->sgid_attr->device)->net))
+		return -EOPNOTSUPP;
 
 	path->ipv6 = saddr.sa.sa_family == AF_INET6;
 	if (path->ipv6) {

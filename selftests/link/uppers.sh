@@ -1,0 +1,124 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# Links on netdevs that others are made of: a VLAN, a macvlan, a bridge, a bond. Their
+# addresses are the link's as well, and go with them under traffic. Those of another
+# namespace are not: no packet that arrives there is the link's.
+# lab: timeout 1500
+
+. "$(dirname "$0")/../lib.sh"
+
+need_bin xfer
+load_module
+hosts_down
+defer hosts_down
+
+# x0 on v0 in a, x1 on v1 in b
+upper_vlan() { # NAMESPACE LOWER NAME
+	ip -n "$1" link add link "$2" name "$3" type vlan id 7
+}
+
+upper_macvlan() {
+	ip -n "$1" link add link "$2" name "$3" type macvlan mode bridge
+}
+
+upper_bridge() {
+	ip -n "$1" link add "$3" type bridge && ip -n "$1" link set "$2" master "$3"
+}
+
+upper_bond() {
+	ip -n "$1" link add "$3" type bond mode active-backup miimon 100 &&
+		ip -n "$1" link set "$2" down && ip -n "$1" link set "$2" master "$3"
+}
+
+declare -A module=([vlan]=8021q [bond]=bonding)
+
+# There are v0 and v1 and links on them, and no upper.
+make() {
+	local n
+
+	probe "${module[$type]:-$type}"
+	for n in "a v0 x0" "b v1 x1"; do
+		# shellcheck disable=SC2086 # three words
+		"upper_$type" $n || return
+	done
+	ip -n a link set v0 up
+	ip -n b link set v1 up
+	host_addr a x0 1
+	host_addr b x1 2
+	hosts_meet ip netns exec a
+}
+
+gids() {
+	gid_wait roce0 192.168.77.1 && gid_wait roce1 192.168.77.2 &&
+		gid_wait roce0 fd77::1 && gid_wait roce1 fd77::2
+}
+
+# A program on them, and what ends those
+upper_goes() { # NAME COMMAND...
+	local name=$1 program rc
+
+	shift
+	"$BIN/xfer" -d roce0 -D roce1 -g 192.168.77.1 -G 192.168.77.2 -n 0 -e -s 0-16K \
+		-o send,write,read --timeout 14 --retry 2 >"$TMP/program" 2>&1 &
+	program=$!
+	wait_for 60 moving || not_ok "$name: a program runs"
+	"$@" || bail "$*"
+	wait_pid 60 $program
+	rc=$?
+	[ $rc != 124 ] || kill -9 $program
+	is $rc 1 "$name: the program ends in error" || sed 's/^/#   /' "$TMP/program"
+	like "$(cat "$TMP/program")" "retry counter exceeded" "$name: as nobody answers"
+	run "$name: its GID has gone" wait_for 30 not has_gid roce0 192.168.77.1
+	is "$(links_here | tr '\n' ' ')" "roce0 roce1 " "$name: the links stay"
+}
+
+moving() {
+	local n
+
+	n=$(hw_counter roce0 rx_bytes)
+	sleep 0.05
+	[ "$(hw_counter roce0 rx_bytes)" -gt $((n + 1000)) ]
+}
+
+host_ns a
+host_ns b
+ip link add v0 netns a type veth peer name v1 netns b
+ip -n a link set v0 up
+ip -n b link set v1 up
+link_add a roce0 v0
+link_add b roce1 v1
+for type in vlan macvlan bridge bond; do
+	make 2>"$TMP/err" || { skip "$type" "$(tail -n 1 "$TMP/err")"; continue; }
+	if [ $type = vlan ]; then
+		refused "a link on a VLAN, to which the core gives no GIDs" "not supported" rdma_add a roce5 x0
+	fi
+	gids
+	run "$type: data over its addresses, RC over IPv4" xfer -n 30 -b -e -o send,write,read,fetch_add \
+		-g 192.168.77.1 -G 192.168.77.2
+	run "$type: UD over IPv6" xfer -n 50 -s 0-1024 -t ud -g fd77::1 -G fd77::2
+	upper_goes "$type deleted" ip -n a link del x0
+	ip -n b link del x1
+done
+
+# Where a container has one
+for type in vlan macvlan; do
+	make 2>"$TMP/err" || { skip "$type" "$(tail -n 1 "$TMP/err")"; continue; }
+	gids
+	host_ns w
+	upper_goes "$type to another namespace" ip -n a link set x0 netns w
+	host_addr w x0 1
+	hosts_meet ip netns exec w
+	gid_wait roce0 192.168.77.1
+	refused "$type in another namespace: a connection from its address" "not supported" xfer -n 10 \
+		-g 192.168.77.1 -G 192.168.77.2
+	refused "$type in another namespace: an address handle" "not supported" xfer -n 10 -t ud -s 0-64 \
+		-g 192.168.77.1 -G 192.168.77.2
+	ip netns del w
+	run "$type: the GID goes" wait_for 30 not has_gid roce0 192.168.77.1
+	ip -n b link del x1
+done
+hosts_down
+run "the module unloads" wait_for 60 rmmod sroce
+load_module
+done_testing
