@@ -3,6 +3,7 @@
 #include <linux/etherdevice.h>
 #include <linux/if_arp.h>
 #include <linux/if_vlan.h>
+#include <linux/inetdevice.h>
 #include <linux/module.h>
 #include <net/addrconf.h>
 #include <rdma/ib_addr.h>
@@ -46,6 +47,16 @@ static void set_guid(struct ib_device *ibdev, struct net_device *ndev)
 	addrconf_addr_eui48((u8 *)&ibdev->node_guid, mac);
 }
 
+static struct workqueue_struct *sroce_gids_wq;
+
+static void gids_work(struct work_struct *work)
+{
+	struct sroce_dev *sdev = container_of(work, struct sroce_dev, gids_work);
+
+	rdma_roce_rescan_device(&sdev->ibdev);
+	ib_device_put(&sdev->ibdev);
+}
+
 static struct sroce_dev *dev_alloc(struct net_device *ndev)
 {
 	struct sroce_dev *sdev = ib_alloc_device(sroce_dev, ibdev);
@@ -65,6 +76,7 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	sdev->mcast_seed = get_random_u32();
 	INIT_LIST_HEAD(&sdev->net_entry);
 	INIT_LIST_HEAD(&sdev->flows.rules);
+	INIT_WORK(&sdev->gids_work, gids_work);
 
 	sdev->ibdev.node_type = RDMA_NODE_IB_CA;
 	sdev->ibdev.phys_port_cnt = 1;
@@ -210,6 +222,57 @@ static struct notifier_block sroce_netdev_nb = {
 };
 
 /*
+ * The core follows the addresses of Ethernet netdevs alone (addr_event()). For others
+ * it looks again, which finds what has come; what has gone stays in the table, and no
+ * packet leaves from there.
+ */
+static int addr_event(unsigned long event, struct net_device *ndev)
+{
+	struct ib_device *ibdev;
+
+	if (event != NETDEV_UP || ndev->type == ARPHRD_ETHER)
+		return NOTIFY_DONE;
+	ibdev = link_of(ndev);
+	/* the work has the reference, if it has not one already */
+	if (ibdev && !queue_work(sroce_gids_wq, &to_sdev(ibdev)->gids_work))
+		ib_device_put(ibdev);
+	return NOTIFY_DONE;
+}
+
+static int sroce_inetaddr_event(struct notifier_block *nb, unsigned long event, void *ptr)
+{
+	return addr_event(event, ((struct in_ifaddr *)ptr)->ifa_dev->dev);
+}
+
+static struct notifier_block sroce_inetaddr_nb = {
+	.notifier_call = sroce_inetaddr_event,
+};
+
+static int sroce_inet6addr_event(struct notifier_block *nb, unsigned long event, void *ptr)
+{
+	return addr_event(event, ((struct inet6_ifaddr *)ptr)->idev->dev);
+}
+
+static struct notifier_block sroce_inet6addr_nb = {
+	.notifier_call = sroce_inet6addr_event,
+};
+
+/* These add a block to a chain, and fail in no way. */
+static void addr_events_on(void)
+{
+	register_inetaddr_notifier(&sroce_inetaddr_nb);
+	if (IS_ENABLED(CONFIG_IPV6))
+		register_inet6addr_notifier(&sroce_inet6addr_nb);
+}
+
+static void addr_events_off(void)
+{
+	if (IS_ENABLED(CONFIG_IPV6))
+		unregister_inet6addr_notifier(&sroce_inet6addr_nb);
+	unregister_inetaddr_notifier(&sroce_inetaddr_nb);
+}
+
+/*
  * A client of our own devices, to hear of their end before ib_uverbs does: it
  * came before us and so goes after us. While programs still have their rings,
  * everything they posted is flushed, so that those that poll see their
@@ -247,15 +310,21 @@ static int __init sroce_init(void)
 	err = sroce_odp_init();
 	if (err)
 		goto err_late;
+	sroce_gids_wq = alloc_workqueue("sroce_gids", WQ_UNBOUND, 0);
+	if (!sroce_gids_wq) {
+		err = -ENOMEM;
+		goto err_odp;
+	}
 	err = sroce_net_init();
 	if (err)
-		goto err_odp;
+		goto err_gids;
 	err = ib_register_client(&sroce_client);
 	if (err)
 		goto err_net;
 	err = register_netdevice_notifier(&sroce_netdev_nb);
 	if (err)
 		goto err_client;
+	addr_events_on();
 	rdma_link_register(&sroce_link_ops);
 	return 0;
 
@@ -263,6 +332,8 @@ err_client:
 	ib_unregister_client(&sroce_client);
 err_net:
 	sroce_net_exit();
+err_gids:
+	destroy_workqueue(sroce_gids_wq);
 err_odp:
 	sroce_odp_exit();
 err_late:
@@ -275,9 +346,11 @@ err_icrc:
 static void __exit sroce_exit(void)
 {
 	rdma_link_unregister(&sroce_link_ops);
+	addr_events_off();
 	unregister_netdevice_notifier(&sroce_netdev_nb);
 	ib_unregister_driver((enum rdma_driver_id)SROCE_DRIVER_ID);
 	ib_unregister_client(&sroce_client);
+	destroy_workqueue(sroce_gids_wq);
 	sroce_net_exit();
 	sroce_qpn_wait();
 	sroce_late_exit();

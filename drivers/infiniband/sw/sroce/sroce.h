@@ -260,6 +260,7 @@ struct sroce_pma {
  * @net_entry: in @net's list
  * @ifindex: of its netdev in @net
  * @gsi_qpn: number of its GSI queue pair; 0 for none
+ * @gids_work: looks for addresses that the core tells nobody of; has a reference
  * @port_up: as the last port event said; netdev events only
  * @gone: its netdev is being unregistered: nothing may be sent any more
  * @line_rate: of its netdev, as the core last asked, in bytes a second
@@ -298,6 +299,7 @@ struct sroce_dev {
 	struct list_head net_entry;
 	int ifindex;
 	u32 gsi_qpn;
+	struct work_struct gids_work;
 	bool port_up;
 	bool gone;
 	u64 line_rate;
