@@ -4,7 +4,7 @@
 # Links on netdevs of all types, and what becomes of them and of the programs that use
 # them: addresses, MTU, name, link address, carrier, up and down, another namespace, the
 # end of the netdev, of its namespace and of the link, all of it under traffic.
-# TYPES and EVENTS say which.
+# TYPES and EVENTS say which; the default is a few, and all with LONG=1.
 # lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
@@ -388,6 +388,12 @@ event_exit() {
 	run "$name: the link has gone" wait_for 60 gone roce0
 }
 
+all="address mtu name mac down carrier failover delete_link unregister move exit"
+if [ -n "$LONG" ]; then
+	: "${EVENTS:=$all}"
+else
+	: "${TYPES:=macvlan tap tun lo}" "${EVENTS:=address unregister}"
+fi
 for row in "${types[@]}"; do
 	type=${row%% *} what=${row#* }
 	[[ " ${TYPES:-$type} " == *" $type "* ]] || continue
@@ -396,7 +402,7 @@ for row in "${types[@]}"; do
 	links
 	ok "$type: links can be added, and have GIDs"
 	data "$type"
-	for e in ${EVENTS:-address mtu name mac down carrier failover delete_link unregister move exit}; do
+	for e in $EVENTS; do
 		name="$type: $e"
 		"event_$e"
 	done
