@@ -1,0 +1,110 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# The RDMA device's namespace, which is another thing than its netdev's: in the mode
+# "shared" it is everywhere; in the mode "exclusive" it can be moved, under programs, and
+# comes back when its namespace ends.
+# lab: timeout 1500
+
+. "$(dirname "$0")/../lib.sh"
+
+need_bin gone xfer
+load_module
+hosts_up
+links_up
+
+# --- shared
+
+refused "shared: a device can't be moved" "not supported" rdma dev set roce0 netns b
+refused "and the mode can't be changed while there are namespaces" "busy" rdma system set netns exclusive
+for ns in a b; do
+	run "shared: a program in $ns uses both" in_ns $ns "$BIN/xfer" -d roce0 -D roce1 -n 20 -b
+done
+
+# --- exclusive
+
+hosts_down
+if ! wait_for 30 rdma system set netns exclusive; then
+	skip "exclusive" "other namespaces are there"
+	done_testing
+fi
+defer "rdma system set netns shared"
+defer hosts_down
+# the first one has no name that rdma would know
+ip netns attach home $$ || bail "no name for this namespace"
+defer "ip netns del home"
+hosts_up
+
+there() { # NAMESPACE or - , LINK
+	local by=()
+
+	[ "$1" = - ] || by=(ip netns exec "$1")
+	"${by[@]}" rdma dev show | grep -q "$2:"
+}
+
+# The core makes every device in the first namespace.
+links_up
+run "exclusive: a program where the devices are" xfer -n 20 -b
+run "another namespace has them not" not there b roce1
+refused "nor may delete them" "such device|rong|not found" in_ns b rdma link del roce1
+
+# What the whole program sees, and that it goes back
+tap_from "moved" "$BIN/gone" -d roce0 -D roce1 --down "rdma dev set roce0 netns b" \
+	--up "ip netns exec b rdma dev set roce0 netns home" one
+run "moved there and back: data" xfer -n 20 -b
+
+# To where the netdev is, and both ends as two programs
+run "roce0 to a" rdma dev set roce0 netns a
+run "roce1 to b" rdma dev set roce1 netns b
+run "they are there" there a roce0
+run "and not here" not there - roce0
+# shellcheck disable=SC2086 # a list of arguments
+two() {
+	local server rc
+
+	in_ns b "$BIN/xfer" -d roce1 -g 192.168.77.2 -l "$@" >"$TMP/server" 2>&1 &
+	server=$!
+	in_ns a "$BIN/xfer" -d roce0 -g 192.168.77.1 -c 192.168.77.2 "$@"
+	rc=$?
+	wait_pid 60 $server || { rc=1; cat "$TMP/server"; }
+	return $rc
+}
+run "data between them" two -n 50 -b -e
+
+# Back and forth under programs
+sent() { # PACKETS
+	[ "$(in_ns b cat /sys/class/infiniband/roce1/ports/1/hw_counters/tx_pkts)" -gt "$1" ]
+}
+
+moves=0
+for i in 1 2 3 4 5; do
+	n=$(in_ns b cat /sys/class/infiniband/roce1/ports/1/hw_counters/tx_pkts)
+	in_ns b "$BIN/xfer" -d roce1 -g 192.168.77.2 -n 0 -e -q 4 -b >"$TMP/program" 2>&1 &
+	program=$!
+	wait_for 60 sent $((n + 1000)) || break
+	in_ns b rdma dev set roce1 netns a || break
+	wait_pid 60 $program
+	[[ $? =~ ^[13]$ ]] || break
+	in_ns a rdma dev set roce1 netns b || break
+	moves=$i
+done
+is "$moves" 5 "moved under programs: they end in error" || diag "$(cat "$TMP/program")"
+run "and data again" two -n 50
+
+# --- the end of its namespace
+
+host_ns w
+in_ns a rdma dev set roce0 netns w
+run "in a third namespace" there w roce0
+ip netns del w
+run "which ends: the device is in the first one again" wait_for 60 there - roce0
+run "with its GIDs" wait_for 60 has_gid roce0 192.168.77.1
+rdma dev set roce0 netns a
+run "and works" two -n 20
+ip netns del a
+run "the end of its netdev's, where it is itself: it has gone" wait_for 60 not there - roce0
+ip netns del b
+run "the other one, too" wait_for 60 not there - roce1
+run "the module unloads" wait_for 60 rmmod sroce
+load_module
+done_testing
