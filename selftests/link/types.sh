@@ -7,9 +7,8 @@
 # TYPES and EVENTS say which; the default is a few, and all with LONG=1.
 # lab: timeout 1500
 
-. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/lib.sh"
 
-need_bin xfer tuns
 load_module
 defer hosts_down
 
@@ -28,72 +27,6 @@ types=(
 	"lo"
 )
 
-wire() { # NETDEV in a, NETDEV in b
-	ip link add "$1" netns a type veth peer name "$2" netns b &&
-		ip -n a link set "$1" up && ip -n b link set "$2" up
-}
-
-make_veth() {
-	wire x0 x1
-}
-
-# The same on both wires' ends
-upper() { # ARGS of ip link add...
-	wire l0 l1 && ip -n a link add link l0 name x0 "$@" && ip -n b link add link l1 name x1 "$@"
-}
-
-make_macvlan() {
-	upper type macvlan mode bridge
-}
-
-bridge_of() { # NAMESPACE NAME PORT...
-	local p
-
-	ip -n "$1" link add "$2" type bridge || return
-	for p in "${@:3}"; do
-		ip -n "$1" link set "$p" master "$2" || return
-	done
-}
-
-make_bridge() {
-	wire l0 l1 && bridge_of a x0 l0 && bridge_of b x1 l1
-}
-
-# Two wires, of which one is in use
-make_bond() {
-	local p
-
-	wire l0 l1 && wire m0 m1 && bridge_of b x1 l1 m1 &&
-		ip -n a link add x0 type bond mode active-backup miimon 100 || return
-	for p in l0 m0; do
-		ip -n a link set $p down
-		ip -n a link set $p master x0 || return
-	done
-}
-
-make_tap() {
-	tuns tap
-}
-
-make_tun() {
-	tuns tun
-}
-
-tuns() { # TYPE
-	"$BIN/tuns" "$1" a x0 b x1 >"$TMP/tuns" 2>&1 &
-	tuns=$!
-	disown
-	wait_for 30 sh -c "grep -q . $TMP/tuns" && grep -q up "$TMP/tuns"
-}
-
-make_dummy() {
-	ip -n a link add x0 type dummy
-}
-
-make_lo() {
-	:
-}
-
 # --- one of them, with links on it ------------------------------------------------
 
 has() { # WHAT
@@ -104,16 +37,15 @@ make() {
 	hosts_down
 	host_ns a
 	host_ns b
-	[ "$type" = lo ] || probe "${module[$type]:-$type}"
-	"make_$type" 2>"$TMP/make" || return
+	if [ "$type" != lo ]; then
+		netdev_make "$type" x0 x1 2>"$TMP/make" || return
+	fi
 	host_addr a "$x" 1
 	if has ends; then
 		host_addr b x1 2
 		hosts_meet ip netns exec a
 	fi
 }
-
-declare -A module=([bond]=bonding [tap]=tun)
 
 links() {
 	link_add a roce0 "$x"
@@ -299,9 +231,9 @@ event_carrier() {
 
 	case $type in
 	veth) off="ip -n b link set x1 down" on="ip -n b link set x1 up" ;;
-	macvlan | bridge) off="ip -n b link set l1 down" on="ip -n b link set l1 up" ;;
-	bond) off="ip -n b link set l1 down; ip -n b link set m1 down"
-	      on="ip -n b link set l1 up; ip -n b link set m1 up" ;;
+	macvlan | bridge) off="ip -n b link set lx1 down" on="ip -n b link set lx1 up" ;;
+	bond) off="ip -n b link set lx1 down; ip -n b link set mx1 down"
+	      on="ip -n b link set lx1 up; ip -n b link set mx1 up" ;;
 	tap | tun | dummy) off="ip -n a link set x0 carrier off" on="ip -n a link set x0 carrier on" ;;
 	*) return 0 ;;
 	esac
@@ -320,10 +252,10 @@ event_carrier() {
 event_failover() {
 	[ "$type" = bond ] || return 0
 	start
-	ip -n b link set l1 down
-	wait_for 30 sh -c "ip -n a -d link show x0 | grep -q 'active_slave m0'"
+	ip -n b link set lx1 down
+	wait_for 30 sh -c "ip -n a -d link show x0 | grep -q 'active_slave mx0'"
 	goes_on "$name"
-	ip -n b link set l1 up
+	ip -n b link set lx1 up
 	stop_well
 }
 
@@ -346,7 +278,7 @@ event_unregister() {
 	start
 	case $type in
 	tap | tun) # they end with their program
-		kill -9 "$tuns" ;;
+		kill -9 "${tuns[x0]}" ;;
 	*) ip -n a link del x0 ;;
 	esac
 	stop_badly "$name"
@@ -383,7 +315,7 @@ event_exit() {
 	start
 	ip netns del a
 	# a tun's file has a reference to its namespace
-	[[ $type != t[au]* ]] || kill -9 "$tuns"
+	[[ $type != t[au]* ]] || kill -9 "${tuns[x0]}"
 	stop_badly "$name"
 	run "$name: the link has gone" wait_for 60 gone roce0
 }

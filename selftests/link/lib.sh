@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# shellcheck shell=bash
+#
+# Netdevs of all types between the hosts a and b, for the tests of links on them.
+
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+need_bin xfer tuns
+
+# What carries X in a and Y in b: lX and lY, and of a bond mX and mY as well
+
+wire() { # NETDEV in a, NETDEV in b
+	ip link add "$1" netns a type veth peer name "$2" netns b &&
+		ip -n a link set "$1" up && ip -n b link set "$2" up
+}
+
+make_veth() {
+	wire "$1" "$2"
+}
+
+make_macvlan() {
+	wire "l$1" "l$2" && ip -n a link add link "l$1" name "$1" type macvlan mode bridge &&
+		ip -n b link add link "l$2" name "$2" type macvlan mode bridge
+}
+
+bridge_of() { # NAMESPACE NAME PORT...
+	local p
+
+	ip -n "$1" link add "$2" type bridge || return
+	for p in "${@:3}"; do
+		ip -n "$1" link set "$p" master "$2" || return
+	done
+}
+
+make_bridge() {
+	wire "l$1" "l$2" && bridge_of a "$1" "l$1" && bridge_of b "$2" "l$2"
+}
+
+# Two wires, of which one is in use
+make_bond() {
+	local p
+
+	wire "l$1" "l$2" && wire "m$1" "m$2" && bridge_of b "$2" "l$2" "m$2" &&
+		ip -n a link add "$1" type bond mode active-backup miimon 100 || return
+	for p in "l$1" "m$1"; do
+		ip -n a link set "$p" down
+		ip -n a link set "$p" master "$1" || return
+	done
+}
+
+make_tap() {
+	tuns tap "$@"
+}
+
+make_tun() {
+	tuns tun "$@"
+}
+
+# The program that is the wire; it ends with both netdevs
+declare -A tuns=()
+
+tuns() { # TYPE X Y
+	: >"$TMP/tuns$2"
+	"$BIN/tuns" "$1" a "$2" b "$3" >"$TMP/tuns$2" 2>&1 &
+	tuns[$2]=$!
+	disown
+	wait_for 30 sh -c "grep -q . $TMP/tuns$2" && grep -q up "$TMP/tuns$2"
+}
+
+make_dummy() {
+	ip -n a link add "$1" type dummy
+}
+
+declare -A module=([bond]=bonding [tap]=tun)
+
+# X in a and, of what has two ends, Y in b
+netdev_make() { # TYPE X Y
+	probe "${module[$1]:-$1}"
+	"make_$1" "$2" "$3"
+}
