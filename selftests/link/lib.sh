@@ -62,6 +62,7 @@ declare -A tuns=()
 tuns() { # TYPE X Y
 	: >"$TMP/tuns$2"
 	"$BIN/tuns" "$1" a "$2" b "$3" >"$TMP/tuns$2" 2>&1 &
+	# shellcheck disable=SC2034 # for the tests
 	tuns[$2]=$!
 	disown
 	wait_for 30 sh -c "grep -q . $TMP/tuns$2" && grep -q up "$TMP/tuns$2"
