@@ -45,7 +45,8 @@ deps:
 #: modules    build sroce.ko for KDIR, a kernel's headers or build tree; ARCH=um, W=1, C=1 ...
 # The sources are linked into BUILD and built there: the tree stays clean, and no
 # kernel is in the way of another. A folder that was built for another KDIR is
-# emptied, as kbuild does not notice that.
+# emptied, as kbuild does not notice that. OBJECT=sroce.o is for a kernel that was not
+# built, with which nothing can be linked.
 modules:
 	@[ -n '$(release)' ] || { \
 		echo "no kernel headers in KDIR='$(KDIR)': run 'make deps', or name a build tree" >&2; exit 1; }
@@ -56,7 +57,7 @@ modules:
 	@echo '$(abspath $(KDIR))' >$(BUILD)/.kdir
 	$(step) MODULE '$(BUILD)/sroce.ko for $(release)'
 	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD)) CONFIG_INFINIBAND_SROCE=m \
-		SROCE_INC='-I$(top)/include -I$(top)/include/uapi' $(if $(V),,-s) modules
+		SROCE_INC='-I$(top)/include -I$(top)/include/uapi' $(if $(V),,-s) $(or $(OBJECT),modules)
 
 #: kverbs     build what selftests/kverbs loads, for KDIR
 kverbs: from := selftests/kverbs
@@ -67,11 +68,14 @@ ceiling: from := tools/bench/ceiling
 #: planted    build the faults that selftests/planted makes, for KDIR
 planted: from := selftests/planted
 
-kverbs ceiling planted:
+#: wrong      build what selftests/static has sparse find fault with, for KDIR
+wrong: from := selftests/static/wrong
+
+kverbs ceiling planted wrong:
 	@mkdir -p $(BUILD)/$@
 	@cp -rsf $(top)/$(from)/. $(BUILD)/$@
 	$(step) MODULE '$(BUILD)/$@ for $(release)'
-	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD))/$@ $(if $(V),,-s) modules
+	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD))/$@ $(if $(V),,-s) $(or $(OBJECT),modules)
 
 #: provider   build the library by which programs use it
 provider:
@@ -125,8 +129,13 @@ check-all:
 check-apps:
 	+@$(MAKE) check T='apps ulp cm/tools cm/rxe perftest/rxe'
 
-#: check-static what compilers and readers of the source say, for each of the three kernels
-check-static:
+#: check-static what compilers and readers of the source say, for each of the three kernels; for a big-endian machine
+s390 := build/s390
+
+$(s390)/ready: $(addprefix tools/lab/,rdma.config s390.config)
+	@tools/lab/linux s390 $(s390)
+
+check-static: $(s390)/ready
 	+@$(MAKE) check KERNEL=bookworm T=static
 	+@$(MAKE) check KERNEL=trixie T=static
 	+@$(MAKE) check KERNEL=sid T=static
@@ -179,13 +188,13 @@ tests: lab
 
 #: clean      remove what was built
 clean:
-	@find build -mindepth 1 -maxdepth 1 ! -name lab ! -name dl ! -name 'uml*' ! -name smp -exec rm -rf {} + 2>/dev/null || true
+	@find build -mindepth 1 -maxdepth 1 ! -name lab ! -name dl ! -name 'uml*' ! -name smp ! -name s390 -exec rm -rf {} + 2>/dev/null || true
 	@rm -rf build/lab/out.* build/lab/vm.* build/lab/tmp.*
 
 #: distclean  remove build altogether: downloads and kernels too
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules kverbs ceiling planted provider install uninstall demo check check-long check-all check-apps \
+.PHONY: help deps modules kverbs ceiling planted wrong provider install uninstall demo check check-long check-all check-apps \
 	check-static check-debug check-smp check-model bench lab built tests clean distclean
 .DEFAULT_GOAL := help

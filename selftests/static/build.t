@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# lab: timeout 900
+# lab: timeout 1800
 # lab: apart
 #
 # What compilers say of the module, the provider and the tests' programs: nothing; of the
@@ -9,7 +9,8 @@
 . "$(dirname "$0")/static.sh"
 
 if command -v sparse >/dev/null; then
-	silent "the module at W=1, with sparse" module W=1 C=2
+	silent "the module at W=1, with sparse" sparsely
+	looks
 else
 	silent "the module at W=1" module W=1
 	skip "with sparse" "needs sparse"
