@@ -24,7 +24,7 @@ if probe brd ext4 && command -v mkfs.ext4 >/dev/null && wait_for 20 [ -b /dev/ra
 	mkdir -p "$TMP/frozen"
 	mkfs.ext4 -q /dev/ram0 && mount /dev/ram0 "$TMP/frozen" && export FROZEN=$TMP/frozen
 fi
-for t in requests empty far_ahead responses link_full waiting; do
+for t in requests empty far_ahead responses link_full waiting others; do
 	tap_from "$t" "$BIN/kept" -d roce0 -D roce1 $t
 done
 [ -z "$FROZEN" ] || umount "$FROZEN"

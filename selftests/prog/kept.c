@@ -24,6 +24,7 @@ static struct end ea, eb;
 #define MTU 4096
 #define SIG IBV_SEND_SIGNALED
 #define CHUNK (64 * MTU)
+#define ON_DEMAND (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ON_DEMAND)
 
 /* keep.c's bounds: of a side of a queue pair, and of a link */
 #define SIDE_PKTS 8192
@@ -347,6 +348,17 @@ static void link_full(void)
 	pair_destroy(&victim);
 }
 
+/* A WRITE of @len bytes to @mem begins. */
+static void forge_first(struct pair *p, const uint8_t *mem, uint32_t rkey, uint32_t len,
+			uint64_t key)
+{
+	uint8_t body[RETH_LEN + MTU];
+
+	reth(body, mem, rkey, len);
+	pattern_fill(body + RETH_LEN, key, 0, MTU);
+	forge_pkt(forgers[0], p, 0, WRITE_FIRST, p->psn[0], body, sizeof(body));
+}
+
 /* A WRITE to the start of @mem, a packet more than may wait and some. Returns how many do. */
 static long long wait_for_memory(struct pair *p, const uint8_t *mem, uint32_t rkey, uint32_t len,
 				 uint64_t key)
@@ -354,58 +366,59 @@ static long long wait_for_memory(struct pair *p, const uint8_t *mem, uint32_t rk
 	const uint32_t num = len / MTU;
 	const long long come = hw_counter(&eb, "rx_pkts");
 	const long long lost = hw_counter(&eb, "rx_late_dropped");
-	uint8_t body[RETH_LEN + MTU];
+	uint8_t body[MTU];
 
-	reth(body, mem, rkey, len);
-	for (uint32_t i = 0; i < num; i++) {
-		pattern_fill(body + RETH_LEN, key, (uint64_t)i * MTU, MTU);
-		if (i)
-			forge_pkt(forgers[0], p, 0, WRITE_MIDDLE, p->psn[0] + i,
-				  body + RETH_LEN, MTU);
-		else
-			forge_pkt(forgers[0], p, 0, WRITE_FIRST, p->psn[0], body, sizeof(body));
+	forge_first(p, mem, rkey, len, key);
+	for (uint32_t i = 1; i < num; i++) {
+		pattern_fill(body, key, (uint64_t)i * MTU, MTU);
+		forge_pkt(forgers[0], p, 0, WRITE_MIDDLE, p->psn[0] + i, body, MTU);
 	}
 	while (hw_counter(&eb, "rx_pkts") - come < num)
 		sleep_ms(10);
 	return num - (hw_counter(&eb, "rx_late_dropped") - lost);
 }
 
-/* A file's page may be written once its file system thaws, and who wants to has to wait. */
+/* A file's page may be written once its file system thaws, FROZEN; who wants to has to wait. */
 static void freeze(int fd, bool on)
 {
 	if (ioctl(fd, on ? FIFREEZE : FITHAW, 0))
 		die("freeze: %s", strerror(errno));
 }
 
-/*
- * Queue pairs of one link whose memory does not come, as a program may see to: it is a file
- * on the file system that FROZEN names, to be written for the first time.
- */
+/* A file on it, mapped, that comes on demand; -1 if that can't be had. */
+static int frozen_memory(uint32_t len, uint8_t **mem, struct ibv_mr **mr)
+{
+	const char *dir = getenv("FROZEN");
+	int fd = dir ? open(dir, O_TMPFILE | O_RDWR, 0600) : -1;
+
+	if (fd < 0 || ftruncate(fd, len)) {
+		skip("no file system to freeze", "memory that does not come");
+		return -1;
+	}
+	*mem = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	*mr = *mem == MAP_FAILED ? NULL : ibv_reg_mr(eb.pd, *mem, len, ON_DEMAND);
+	if (*mr)
+		return fd;
+	skip("no on-demand paging in this kernel", "memory that does not come");
+	close(fd);
+	return -1;
+}
+
+/* Queue pairs of one link whose memory does not come, as a program may see to */
 static void waiting(void)
 {
 	enum { NUM = 10 };
 	const uint32_t len = (WAIT_PKTS + 100) * MTU;
-	const char *dir = getenv("FROZEN");
 	const uint64_t key = next_key++;
 	long long num = 0, all = 0;
 	struct pair p[NUM], victim;
-	struct ibv_mr *mr = NULL;
+	struct ibv_mr *mr;
 	uint8_t *mem;
 	int fd, i;
 
-	fd = dir ? open(dir, O_TMPFILE | O_RDWR, 0600) : -1;
-	if (fd < 0 || ftruncate(fd, len)) {
-		skip("no file system to freeze", "waiting");
+	fd = frozen_memory(len, &mem, &mr);
+	if (fd < 0)
 		return;
-	}
-	mem = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (mem != MAP_FAILED)
-		mr = ibv_reg_mr(eb.pd, mem, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				IBV_ACCESS_ON_DEMAND);
-	if (!mr) {
-		skip("no on-demand paging in this kernel", "waiting");
-		return;
-	}
 	up(&victim, CHUNK);
 	works(&victim, "before");
 	for (i = 0; i < NUM; i++)
@@ -442,6 +455,65 @@ static void waiting(void)
 	close(fd);
 }
 
+/* More of them than threads that the kernel has for a queue of work: others get theirs. */
+static void others(void)
+{
+	enum { NUM = 300 };
+	static struct pair p[NUM];
+	const uint64_t key = next_key++;
+	const struct end all = eb;
+	struct ibv_mr *mr, *theirs;
+	uint8_t *mem, *want;
+	struct pair victim;
+	struct ibv_wc wc;
+	long long come;
+	int fd, i;
+
+	fd = frozen_memory(2 * MTU, &mem, &mr);
+	if (fd < 0)
+		return;
+	for (i = 0; i < NUM; i++)
+		up(&p[i], MTU);
+	/* a program of its own, as far as the device knows */
+	end_open(&eb, all.name, "192.168.77.2");
+	up(&victim, CHUNK);
+	want = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	theirs = want == MAP_FAILED ? NULL : ibv_reg_mr(eb.pd, want, CHUNK, ON_DEMAND);
+	if (!theirs)
+		die("no memory on demand");
+	come = hw_counter(&eb, "rx_pkts");
+	freeze(fd, true);
+	for (i = 0; i < NUM; i++)
+		forge_first(&p[i], mem, mr->rkey, 2 * MTU, key);
+	while (hw_counter(&eb, "rx_pkts") - come < NUM)
+		sleep_ms(10);
+
+	pattern_fill(victim.buf[0], key + 1, 0, CHUNK);
+	errno = POST(victim.qp[0], .wr_id = 1, .send_flags = SIG, .opcode = IBV_WR_RDMA_WRITE,
+		     .num_sge = 1, .sg_list = SGE(victim.buf[0], CHUNK, victim.mr[0]->lkey),
+		     .wr.rdma = { .remote_addr = (uintptr_t)want, .rkey = theirs->rkey });
+	if (errno)
+		die("post_send");
+	ok(cq_wait(victim.scq[0], &wc, PATIENCE) && wc.status == IBV_WC_SUCCESS,
+	   "another program's memory comes on demand");
+	freeze(fd, false);
+	is(pattern_check(want, key + 1, 0, CHUNK), -1, "every byte is written");
+	for (i = 0; i < 1000 && pattern_check(mem, key, 0, MTU) >= 0; i++)
+		sleep_ms(20);
+	is(pattern_check(mem, key, 0, MTU), -1, "and so is the first one's");
+	next_key++;
+	pair_destroy(&victim);
+	ibv_dereg_mr(theirs);
+	munmap(want, CHUNK);
+	end_close(&eb);
+	eb = all;
+	for (i = 0; i < NUM; i++)
+		pair_destroy(&p[i]);
+	ibv_dereg_mr(mr);
+	munmap(mem, 2 * MTU);
+	close(fd);
+}
+
 static const struct test tests[] = {
 	TEST(requests),
 	TEST(empty),
@@ -449,6 +521,7 @@ static const struct test tests[] = {
 	TEST(responses),
 	TEST(link_full),
 	TEST(waiting),
+	TEST(others),
 };
 
 int main(int argc, char **argv)

@@ -226,6 +226,7 @@ static int sroce_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
 	if (!sroce_udata_clear(udata))
 		return -EINVAL;
+	to_spd(ibpd)->uctx = rdma_udata_to_drv_context(udata, struct sroce_ucontext, ibuc);
 	return sroce_take(&to_sdev(ibpd->device)->num_pd, SROCE_MAX_PD) ? 0 : -ENOMEM;
 }
 

@@ -9,6 +9,13 @@
 
 #include "sroce.h"
 
+/*
+ * So many threads bring a program's memory at once. It may take for ever, if the
+ * program sees to that, and others must not wait for it.
+ */
+#define FAULTS_AT_ONCE	16
+
+/* For who has no such memory */
 static struct workqueue_struct *sroce_fault_wq;
 
 /**
@@ -139,7 +146,7 @@ void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce
 	fault->addr = addr;
 	fault->len = len;
 	fault->write = write;
-	queue_work(sroce_fault_wq, &fault->work);
+	sroce_faults_queue(pd, &fault->work);
 }
 
 /**
@@ -161,6 +168,56 @@ bool sroce_fault_refused(struct sroce_fault *fault, u32 lkey, u64 addr, bool wri
 		return false;
 	fault->err = 0;
 	return true;
+}
+
+/**
+ * sroce_faults_init - a program gets on-demand memory
+ * @ibpd: one of its protection domains
+ *
+ * May sleep. Return: 0 or an errno.
+ */
+int sroce_faults_init(struct ib_pd *ibpd)
+{
+	struct sroce_ucontext *uctx = to_spd(ibpd)->uctx;
+	struct workqueue_struct *wq;
+
+	if (READ_ONCE(uctx->faults))
+		return 0;
+	wq = alloc_workqueue("sroce_fault", WQ_UNBOUND, FAULTS_AT_ONCE);
+	if (!wq)
+		return -ENOMEM;
+	/* another thread's, of the same program */
+	if (cmpxchg(&uctx->faults, NULL, wq))
+		destroy_workqueue(wq);
+	return 0;
+}
+
+/**
+ * sroce_faults_exit - a program has no regions any more, and no queue pairs
+ * @uctx: its context
+ *
+ * Sleeps.
+ */
+void sroce_faults_exit(struct sroce_ucontext *uctx)
+{
+	if (uctx->faults)
+		destroy_workqueue(uctx->faults);
+}
+
+/**
+ * sroce_faults_queue - do what waits for a program's memory
+ * @ibpd: the protection domain of the region
+ * @work: what to do
+ *
+ * Any context. Where there is no such memory, as a key has come to stand for a
+ * region of another kind meanwhile, it does not wait for long.
+ */
+void sroce_faults_queue(struct ib_pd *ibpd, struct work_struct *work)
+{
+	const struct sroce_ucontext *uctx = to_spd(ibpd)->uctx;
+	struct workqueue_struct *wq = uctx ? READ_ONCE(uctx->faults) : NULL;
+
+	queue_work(wq ?: sroce_fault_wq, work);
 }
 
 /**

@@ -307,13 +307,10 @@ static int __init sroce_init(void)
 	err = sroce_late_init();
 	if (err)
 		goto err_icrc;
-	err = sroce_odp_init();
-	if (err)
-		goto err_late;
 	sroce_gids_wq = alloc_workqueue("sroce_gids", WQ_UNBOUND, 0);
 	if (!sroce_gids_wq) {
 		err = -ENOMEM;
-		goto err_odp;
+		goto err_late;
 	}
 	err = sroce_net_init();
 	if (err)
@@ -334,8 +331,6 @@ err_net:
 	sroce_net_exit();
 err_gids:
 	destroy_workqueue(sroce_gids_wq);
-err_odp:
-	sroce_odp_exit();
 err_late:
 	sroce_late_exit();
 err_icrc:
@@ -355,7 +350,6 @@ static void __exit sroce_exit(void)
 	sroce_qpn_wait();
 	sroce_late_exit();
 	sroce_burst_exit();
-	sroce_odp_exit();
 	/* memory that went by RCU, and callbacks of this module */
 	rcu_barrier();
 	sroce_icrc_exit();

@@ -297,24 +297,28 @@ static int mem_pin(struct ib_device *ibdev, u64 start, u64 length, int access,
 	return err;
 }
 
-static int mem_on_demand(u64 start, u64 length, struct sroce_mem *mem)
+static int mem_on_demand(struct ib_pd *ibpd, u64 start, u64 length, struct sroce_mem *mem)
 {
 	u64 end;
+	int err;
 
 	/* all of the process: 0 and ~0 */
 	if (!length || check_add_overflow(start, length, &end))
 		return -EINVAL;
+	err = sroce_faults_init(ibpd);
+	if (err)
+		return err;
 	mem->odp = sroce_odp_create();
 	return PTR_ERR_OR_ZERO(mem->odp);
 }
 
-static int mem_get(struct ib_device *ibdev, u64 start, u64 length, int access,
+static int mem_get(struct ib_pd *ibpd, u64 start, u64 length, int access,
 		   struct sroce_mem *mem)
 {
 	mem->start = start;
 	if (access & IB_ACCESS_ON_DEMAND)
-		return mem_on_demand(start, length, mem);
-	return mem_pin(ibdev, start, length, access, mem);
+		return mem_on_demand(ibpd, start, length, mem);
+	return mem_pin(ibpd->device, start, length, access, mem);
 }
 
 static void mem_release(struct sroce_mem *mem)
@@ -465,7 +469,7 @@ struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 i
 	if (!sroce_udata_clear(udata) || check_add_overflow(iova, length, &end))
 		return ERR_PTR(-EINVAL);
 
-	err = mem_get(ibpd->device, start, length, access, &mem);
+	err = mem_get(ibpd, start, length, access, &mem);
 	if (err)
 		return ERR_PTR(err);
 	ibmr = sroce_mr_create(ibpd, &mem, iova, length, access);
@@ -554,7 +558,7 @@ struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 
 
 	if (fresh) {
 		mem = (struct sroce_mem) {};
-		err = mem_get(ibmr->device, start, length, access, &mem);
+		err = mem_get(ibmr->pd, start, length, access, &mem);
 		if (err)
 			return ERR_PTR(err);
 	}

@@ -85,27 +85,6 @@ struct odp_prefetch {
 	enum odp_how how;
 };
 
-static struct workqueue_struct *odp_wq;
-
-/**
- * sroce_odp_init - the module starts
- *
- * Return: 0 or an errno.
- */
-int sroce_odp_init(void)
-{
-	odp_wq = alloc_workqueue("sroce_odp", WQ_UNBOUND, 0);
-	return odp_wq ? 0 : -ENOMEM;
-}
-
-/**
- * sroce_odp_exit - the module ends
- */
-void sroce_odp_exit(void)
-{
-	destroy_workqueue(odp_wq);
-}
-
 /**
  * sroce_odp_caps - what can be done with on-demand regions
  * @attr: filled in
@@ -461,8 +440,8 @@ static void prefetch_work(struct work_struct *work)
 	kfree(pf);
 }
 
-static int prefetch_later(struct sroce_odp *odp, unsigned long addr, unsigned long end,
-			  enum odp_how how)
+static int prefetch_later(struct ib_pd *pd, struct sroce_odp *odp, unsigned long addr,
+			  unsigned long end, enum odp_how how)
 {
 	struct odp_prefetch *pf = kmalloc(sizeof(*pf), GFP_KERNEL_ACCOUNT);
 
@@ -474,7 +453,7 @@ static int prefetch_later(struct sroce_odp *odp, unsigned long addr, unsigned lo
 	pf->addr = addr;
 	pf->end = end;
 	pf->how = how;
-	queue_work(odp_wq, &pf->work);
+	sroce_faults_queue(pd, &pf->work);
 	return 0;
 }
 
@@ -495,7 +474,7 @@ static int prefetch_sge(struct ib_pd *pd, const struct ib_sge *sge, enum odp_how
 	else if (flush)
 		err = odp_map(odp, start, start + len, how);
 	else
-		err = prefetch_later(odp, start, start + len, how);
+		err = prefetch_later(pd, odp, start, start + len, how);
 	odp_put(odp);
 	return err;
 }

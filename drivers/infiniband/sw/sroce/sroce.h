@@ -344,8 +344,14 @@ struct sroce_dev {
 #define SROCE_STREAM_GAP_NS	(100LL * NSEC_PER_USEC)
 
 
+/**
+ * struct sroce_pd - a protection domain
+ * @ibpd: the core's
+ * @uctx: whose it is; NULL for a kernel consumer
+ */
 struct sroce_pd {
 	struct ib_pd ibpd;
+	struct sroce_ucontext *uctx;
 };
 
 struct sroce_ah {
@@ -420,9 +426,16 @@ struct sroce_bells {
 	u32 qpn;
 };
 
+/**
+ * struct sroce_ucontext - a program that has opened the device
+ * @ibuc: the core's
+ * @bells: the ring of queue pairs that it has posted to
+ * @faults: what brings its on-demand memory; NULL if it has not got any
+ */
 struct sroce_ucontext {
 	struct ib_ucontext ibuc;
 	struct sroce_bells bells;
+	struct workqueue_struct *faults;
 };
 
 /**
@@ -1398,6 +1411,11 @@ struct sroce_mcast {
 	u32 qpn[];
 };
 
+static inline struct sroce_pd *to_spd(struct ib_pd *ibpd)
+{
+	return container_of(ibpd, struct sroce_pd, ibpd);
+}
+
 static inline struct sroce_dev *to_sdev(struct ib_device *ibdev)
 {
 	return container_of(ibdev, struct sroce_dev, ibdev);
@@ -1625,8 +1643,6 @@ void sroce_fast_destroy(struct sroce_mr *mr);
 /* odp.c */
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 #define SROCE_ACCESS_ODP IB_ACCESS_ON_DEMAND
-int sroce_odp_init(void);
-void sroce_odp_exit(void);
 void sroce_odp_caps(struct ib_device_attr *attr);
 struct sroce_odp *sroce_odp_create(void);
 void sroce_odp_destroy(struct sroce_odp *odp);
@@ -1639,15 +1655,6 @@ int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u3
 		    struct ib_sge *sg_list, u32 num_sge, struct uverbs_attr_bundle *attrs);
 #else
 #define SROCE_ACCESS_ODP 0
-static inline int sroce_odp_init(void)
-{
-	return 0;
-}
-
-static inline void sroce_odp_exit(void)
-{
-}
-
 static inline void sroce_odp_caps(struct ib_device_attr *attr)
 {
 }
@@ -1886,6 +1893,9 @@ void sroce_late_free(struct sroce_late *late);
 void sroce_late_purge(struct list_head *list, u32 *num);
 int sroce_late_init(void);
 void sroce_late_exit(void);
+int sroce_faults_init(struct ib_pd *ibpd);
+void sroce_faults_exit(struct sroce_ucontext *uctx);
+void sroce_faults_queue(struct ib_pd *ibpd, struct work_struct *work);
 void sroce_fault_init(struct sroce_fault *fault, struct sroce_qp *qp,
 		      void (*done)(struct sroce_qp *qp, int err));
 void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce_srq *srq,

@@ -65,6 +65,7 @@ int sroce_query_ucontext(struct ib_ucontext *ibuc, struct uverbs_attr_bundle *at
 void sroce_dealloc_ucontext(struct ib_ucontext *ibuc)
 {
 	sroce_bells_exit(ibuc);
+	sroce_faults_exit(container_of(ibuc, struct sroce_ucontext, ibuc));
 	atomic_dec(&to_sdev(ibuc->device)->num_ucontext);
 }
 
