@@ -153,7 +153,7 @@ check-debug: deps $(debug)/linux
 
 #: check-smp  those tests where processors meet, in a kernel for several that reports data races (KCSAN), which is built first
 smp := build/smp
-on_smp := planted xfer/random xfer/two rings doorbell cq srq errors mr life/kill life/remove link netem recovery/recovery \
+on_smp := planted xfer/many xfer/random xfer/two rings doorbell cq srq errors mr life/kill life/remove link netem recovery/recovery \
 	gaps/gaps kept kverbs hostile
 
 $(smp)/vmlinuz: $(addprefix tools/lab/,rdma.config smp.config)

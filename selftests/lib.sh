@@ -323,6 +323,9 @@ hosts_meet() { # COMMAND, to be in the first host...
 host_ns() { # NAME
 	ip netns add "$1" || bail "cannot make namespace $1"
 	ip -n "$1" link set lo up
+	# where races are looked for, packets are received on another processor than they are sent on
+	[ ! -e /sys/kernel/debug/kcsan ] ||
+		ip netns exec "$1" sh -c "printf %x $(((1 << $(nproc)) - 1)) >/proc/sys/net/core/rps_default_mask"
 }
 
 host_addr() { # NAMESPACE NETDEV NUMBER
