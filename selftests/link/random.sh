@@ -6,6 +6,7 @@
 # compared, and at the end nothing is left. MODE (shared, exclusive) is that of RDMA's
 # namespaces, at random as well.
 # lab: timeout 4500
+# lab: apart
 
 . "$(dirname "$0")/lib.sh"
 
