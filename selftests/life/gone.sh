@@ -35,6 +35,8 @@ goes "rdma link del" one "rdma link del roce0"
 goes "ip link del" both "ip -n a link del v0"
 goes "the netdev to another namespace" one "ip -n a link set v0 netns b && ip -n b link set v0 netns a"
 goes "ip netns del" both "ip netns del a"
+# the module as well, while the program has its file open: --up loads it again
+goes "rmmod" both "rmmod sroce"
 
 for t in receiver sender link_goes; do
 	tap_from "stopped: $t" "$BIN/stopped" -d roce0 -D roce1 --down "rdma link del roce1" \

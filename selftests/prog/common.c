@@ -22,6 +22,10 @@
 #include <unistd.h>
 
 #include "common.h"
+
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl.h>
+
 #include "../../include/uapi/rdma/sroce-abi.h"
 
 static int tap_n, tap_failed;
@@ -918,6 +922,26 @@ void forge_pkt(int fd, const struct pair *p, int side, uint8_t opcode, uint32_t 
 	memcpy(&to.sin_addr, ip + 16, 4);
 	if (sendto(fd, ip, total, 0, (void *)&to, sizeof(to)) != (ssize_t)total)
 		die("raw socket: %s", strerror(errno));
+}
+
+int ring_doorbell(struct ibv_context *ctx, uint32_t qpn)
+{
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attr;
+	} c = {
+		.hdr = {
+			.length = sizeof(c), .object_id = UVERBS_OBJECT_DEVICE,
+			.method_id = SROCE_METHOD_DOORBELL, .num_attrs = 1,
+			.driver_id = SROCE_DRIVER_ID,
+		},
+		.attr = {
+			.attr_id = SROCE_ATTR_DOORBELL, .len = sizeof(struct sroce_doorbell),
+			.flags = UVERBS_ATTR_F_MANDATORY, .data = qpn,
+		},
+	};
+
+	return ioctl(ctx->cmd_fd, RDMA_VERBS_IOCTL, &c) ? errno : 0;
 }
 
 long long hw_counter(const struct end *e, const char *name)

@@ -244,6 +244,9 @@ bool wait_state(struct ibv_qp *qp, enum ibv_qp_state want);
 /* A TAP result: "@what is in STATE" */
 void is_state(struct ibv_qp *qp, enum ibv_qp_state want, const char *what);
 
+/* For a queue pair, as the provider does: 0 or an errno */
+int ring_doorbell(struct ibv_context *ctx, uint32_t qpn);
+
 /* One of the port's counters */
 long long hw_counter(const struct end *e, const char *name);
 /* The same, or 0: another driver's device has not all of them. */

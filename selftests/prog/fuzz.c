@@ -468,13 +468,68 @@ static void destroy(void)
 		cmd(how[i].command, &alone, sizeof(alone), nothing, 0);
 }
 
+/* --- calls by attributes ---------------------- */
+
+struct call {
+	struct ib_uverbs_ioctl_hdr hdr;
+	struct ib_uverbs_attr attr[16];
+};
+
+static bool call(struct call *c, uint16_t object, uint16_t method)
+{
+	c->hdr.length = sizeof(c->hdr) + c->hdr.num_attrs * sizeof(c->attr[0]);
+	c->hdr.object_id = object;
+	c->hdr.method_id = method;
+	c->hdr.driver_id = pick(16) ? SROCE_DRIVER_ID : pick(32);
+	if (!pick(8) && c->hdr.num_attrs)
+		c->attr[pick(c->hdr.num_attrs)].len += pick(17) - 8;
+	if (!pick(16) && c->hdr.num_attrs)
+		c->attr[pick(c->hdr.num_attrs)].data = pick(2) ? rng_next(&rng) : (uintptr_t)any_address();
+	if (!pick(32))
+		c->hdr.length += pick(64);
+	sum->calls++;
+	if (ioctl(self.fd, _IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr), &c->hdr))
+		return false;
+	sum->accepted++;
+	return true;
+}
+
+static void attr(struct call *c, uint16_t id, const void *p, uint16_t len)
+{
+	c->attr[c->hdr.num_attrs++] = (struct ib_uverbs_attr) {
+		.attr_id = id, .len = len, .flags = UVERBS_ATTR_F_MANDATORY, .data = (uintptr_t)p,
+	};
+}
+
+static void attr_number(struct call *c, uint16_t id, uint64_t number)
+{
+	attr(c, id, NULL, 0);
+	c->attr[c->hdr.num_attrs - 1].data = number;
+}
+
+static void attr_inline(struct call *c, uint16_t id, uint64_t value, uint16_t len)
+{
+	attr_number(c, id, value);
+	c->attr[c->hdr.num_attrs - 1].len = len;
+}
+
+static void ring(const struct sroce_doorbell *db)
+{
+	struct call c = {};
+	uint64_t value;
+
+	memcpy(&value, db, sizeof(value));
+	attr_inline(&c, SROCE_ATTR_DOORBELL, value, sizeof(*db));
+	call(&c, UVERBS_OBJECT_DEVICE, SROCE_METHOD_DOORBELL);
+}
+
 static void doorbell(void)
 {
 	struct sroce_doorbell db = {
 		.qp_num = pick(4) ? number(QPN) : pick(2) ? SROCE_DOORBELL_BELLS : SROCE_DOORBELL_POLLS,
 	};
 
-	cmd(SROCE_CMD_DOORBELL, &db, sizeof(db), nothing, 0);
+	ring(&db);
 }
 
 /* --- rings ---------------------- */
@@ -546,7 +601,7 @@ static void post(void)
 		return;
 	}
 	put_send((void *)m.at, m.entries - 1);
-	cmd(SROCE_CMD_DOORBELL, &db, sizeof(db), nothing, 0);
+	ring(&db);
 }
 
 /* Over indices and flags mostly, as the rest is checked more easily */
@@ -593,50 +648,7 @@ static void map_anything(void)
 	}
 }
 
-/* --- calls by attributes ---------------------- */
-
-struct call {
-	struct ib_uverbs_ioctl_hdr hdr;
-	struct ib_uverbs_attr attr[16];
-};
-
-static bool call(struct call *c, uint16_t object, uint16_t method)
-{
-	c->hdr.length = sizeof(c->hdr) + c->hdr.num_attrs * sizeof(c->attr[0]);
-	c->hdr.object_id = object;
-	c->hdr.method_id = method;
-	c->hdr.driver_id = pick(16) ? SROCE_DRIVER_ID : pick(32);
-	if (!pick(8) && c->hdr.num_attrs)
-		c->attr[pick(c->hdr.num_attrs)].len += pick(17) - 8;
-	if (!pick(16) && c->hdr.num_attrs)
-		c->attr[pick(c->hdr.num_attrs)].data = pick(2) ? rng_next(&rng) : (uintptr_t)any_address();
-	if (!pick(32))
-		c->hdr.length += pick(64);
-	sum->calls++;
-	if (ioctl(self.fd, _IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr), &c->hdr))
-		return false;
-	sum->accepted++;
-	return true;
-}
-
-static void attr(struct call *c, uint16_t id, const void *p, uint16_t len)
-{
-	c->attr[c->hdr.num_attrs++] = (struct ib_uverbs_attr) {
-		.attr_id = id, .len = len, .flags = UVERBS_ATTR_F_MANDATORY, .data = (uintptr_t)p,
-	};
-}
-
-static void attr_number(struct call *c, uint16_t id, uint64_t number)
-{
-	attr(c, id, NULL, 0);
-	c->attr[c->hdr.num_attrs - 1].data = number;
-}
-
-static void attr_inline(struct call *c, uint16_t id, uint64_t value, uint16_t len)
-{
-	attr_number(c, id, value);
-	c->attr[c->hdr.num_attrs - 1].len = len;
-}
+/* --- what they are for ---------------------- */
 
 static void tag_op(void)
 {
@@ -967,19 +979,6 @@ static void other_keys(const struct secrets *s)
 	}
 }
 
-static int ring_for(const struct end *e, uint32_t qpn)
-{
-	struct {
-		struct ib_uverbs_cmd_hdr hdr;
-		struct sroce_doorbell db;
-	} c = {
-		.hdr = { .command = SROCE_CMD_DOORBELL, .in_words = sizeof(c) / 4 },
-		.db.qp_num = qpn,
-	};
-
-	return write(e->ctx->cmd_fd, &c, sizeof(c)) == sizeof(c) ? 0 : errno;
-}
-
 /* In a ring of its own: address handles of another's, whose numbers are small */
 static void other_av(const struct secrets *s)
 {
@@ -1015,7 +1014,7 @@ static void other_av(const struct secrets *s)
 			.flags = SROCE_WQE_SIGNALED, .ah = i, .remote_qpn = s->qpn,
 		};
 		__atomic_store_n(&ring->prod, i + 1, __ATOMIC_RELEASE);
-		ring_for(&ea, qp->qp_num);
+		ring_doorbell(ea.ctx, qp->qp_num);
 		if (!cq_wait(cq, &wc, PATIENCE) || wc.status != IBV_WC_LOC_QP_OP_ERR || qp_to(qp, IBV_QPS_RTS))
 			break;
 		num++;
@@ -1110,7 +1109,7 @@ static void other_program(const struct secrets *s)
 	end_open(&ea, name, NULL);
 	other_maps();
 	other_handles();
-	is(ring_for(&ea, s->qpn), EINVAL, "another's doorbell");
+	is(ring_doorbell(ea.ctx, s->qpn), EINVAL, "another's doorbell");
 	other_keys(s);
 	other_av(s);
 	other_srq(s);

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <rdma/ib_user_verbs.h>
 
 #include "common.h"
 #include "../../include/uapi/rdma/sroce-abi.h"
@@ -285,15 +284,7 @@ static unsigned long tasklets(void)
 
 static void doorbell(struct ibv_context *ctx, uint32_t qp_num)
 {
-	struct {
-		struct ib_uverbs_cmd_hdr hdr;
-		struct sroce_doorbell db;
-	} cmd = {
-		.hdr = { .command = SROCE_CMD_DOORBELL, .in_words = sizeof(cmd) / 4 },
-		.db.qp_num = qp_num,
-	};
-
-	if (write(ctx->cmd_fd, &cmd, sizeof(cmd)) != sizeof(cmd))
+	if (ring_doorbell(ctx, qp_num))
 		die("doorbell");
 }
 

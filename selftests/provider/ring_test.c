@@ -477,40 +477,11 @@ UNUSED(int ibv_cmd_destroy_rwq_ind_table(struct ibv_rwq_ind_table *t))
 
 /* What the doorbell gives the kernel, and what it gets for it. */
 static struct {
-	int writes, ioctls;
+	int rings;
 	int eintr;		/* so many times first */
-	int write_errno, ioctl_errno;
-	ssize_t short_write;
+	int err;
 	uint32_t qp_num;
 } db;
-
-ssize_t __wrap_write(int fd, const void *buf, size_t len);
-ssize_t __real_write(int fd, const void *buf, size_t len);
-
-ssize_t __wrap_write(int fd, const void *buf, size_t len)
-{
-	const uint16_t *half = buf;
-	const uint32_t *word = buf;
-
-	if (fd != ctx.vctx.context.cmd_fd)
-		return __real_write(fd, buf, len);
-
-	if (db.eintr) {
-		db.eintr--;
-		errno = EINTR;
-		return -1;
-	}
-	db.writes++;
-	CHECK(len == 16);
-	CHECK(word[0] == SROCE_CMD_DOORBELL && half[2] == 4 && half[3] == 0);
-	CHECK(word[3] == 0);
-	db.qp_num = word[2];
-	if (db.write_errno) {
-		errno = db.write_errno;
-		return -1;
-	}
-	return db.short_write ? db.short_write : 16;
-}
 
 static struct sroce_dm_query_resp dm_resp;
 
@@ -564,18 +535,16 @@ int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
 		db.eintr--;
 		return EINTR;
 	}
-	db.ioctls++;
+	db.rings++;
 	CHECK(context == &ctx.vctx.context);
 	CHECK(cmd->hdr.object_id == UVERBS_OBJECT_DEVICE);
-	CHECK(cmd->hdr.method_id == UVERBS_METHOD_INVOKE_WRITE);
-	CHECK(cmd->next_attr - attr == 2);
-	CHECK(attr[0].attr_id == UVERBS_ATTR_WRITE_CMD);
-	CHECK(attr[0].data == SROCE_CMD_DOORBELL && attr[0].len == 8);
-	CHECK(attr[1].attr_id == UVERBS_ATTR_CORE_IN && attr[1].len == 8);
-	memcpy(&body, &attr[1].data, sizeof(body));
+	CHECK(cmd->hdr.method_id == SROCE_METHOD_DOORBELL);
+	CHECK(cmd->next_attr - attr == 1);
+	CHECK(attr[0].attr_id == SROCE_ATTR_DOORBELL && attr[0].len == sizeof(body));
+	memcpy(&body, &attr[0].data, sizeof(body));
 	CHECK(!body.reserved);
 	db.qp_num = body.qp_num;
-	return db.ioctl_errno;
+	return db.err;
 }
 
 /* Objects to test with. */
@@ -1089,22 +1058,22 @@ static void test_list(struct sroce_qp *qp)
 	ring->flags = 0;
 	bad = NULL;
 	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad) && !bad);
-	CHECK(ring->prod == 4 && !db.writes);
+	CHECK(ring->prod == 4 && !db.rings);
 
 	ring->flags = ~(SROCE_RING_NEED_WAKEUP | SROCE_RING_LINGER);
-	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad) && !db.writes);
+	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad) && !db.rings);
 
 	ring->flags = SROCE_RING_NEED_WAKEUP;
 	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad) && !bad);
-	CHECK(ring->prod == 12 && db.writes == 1 && db.qp_num == qp->sq.key);
+	CHECK(ring->prod == 12 && db.rings == 1 && db.qp_num == qp->sq.key);
 
 	start_wq(&qp->sq, 0);
 	wr[2].opcode = 99;
 	CHECK(sroce_post_send(&qp->vqp.qp, wr, &bad) == EINVAL);
-	CHECK(bad == wr + 2 && ring->prod == 2 && db.writes == 2);
+	CHECK(bad == wr + 2 && ring->prod == 2 && db.rings == 2);
 	wr[0].opcode = 99;
 	CHECK(sroce_post_send(&qp->vqp.qp, wr, &bad) == EINVAL);
-	CHECK(bad == wr && ring->prod == 2 && db.writes == 2);
+	CHECK(bad == wr && ring->prod == 2 && db.rings == 2);
 	wr[0].opcode = wr[2].opcode = IBV_WR_SEND;
 
 	start_wq(&qp->sq, sq_blocks - 3);
@@ -1117,31 +1086,13 @@ static void test_list(struct sroce_qp *qp)
 	start_wq(&qp->sq, 0);
 	memset(&db, 0, sizeof(db));
 	db.eintr = 3;
-	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad) && db.writes == 1);
-	db.write_errno = EIO;
+	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad) && db.rings == 1);
+	db.err = EIO;
 	bad = NULL;
 	CHECK(sroce_post_send(&qp->vqp.qp, wr, &bad) == EIO && bad == wr);
-	db.write_errno = 0;
-	db.short_write = 8;
-	CHECK(sroce_post_send(&qp->vqp.qp, wr, &bad) == EIO && bad == wr);
-	CHECK(!db.ioctls && !ctx.no_write);
-	done("doorbell: interrupted, cut short, device gone");
-
-	start_wq(&qp->sq, 0);
-	memset(&db, 0, sizeof(db));
-	db.write_errno = EACCES;
-	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad));
-	CHECK(db.writes == 1 && db.ioctls == 1 && db.qp_num == qp->sq.key);
-	db.qp_num = 0;
-	db.eintr = 2;
-	CHECK(!sroce_post_send(&qp->vqp.qp, wr, &bad));
-	CHECK(db.writes == 1 && db.ioctls == 2 && db.qp_num == qp->sq.key);
-	db.ioctl_errno = EIO;
-	CHECK(sroce_post_send(&qp->vqp.qp, wr, &bad) == EIO && bad == wr);
-	ctx.no_write = false;
 	memset(&db, 0, sizeof(db));
 	ring->flags = 0;
-	done("doorbell: by ioctl once write() is refused");
+	done("doorbell: interrupted, device gone");
 }
 
 /* Doorbells that are put off are rung by a poller that finds nothing, once. */
@@ -1158,34 +1109,34 @@ static void test_linger(struct sroce_qp *qp, struct sroce_cq *cq)
 	ring->seen = 0xfffffffe;
 	ring->linger = 4;
 	for (i = 0; i < 3; i++)
-		CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && !db.writes);
-	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && db.writes == 1);
+		CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && !db.rings);
+	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && db.rings == 1);
 	done("so many entries behind what was seen, and it is rung");
 
 	/* the kernel has seen none of them, then all */
-	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 2);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 2);
 	CHECK(db.qp_num == qp->sq.key && !cq->held);
-	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 2);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 2);
 	ring->seen = ring->prod;
-	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && db.writes == 2);
+	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && db.rings == 2);
 	complete(cq, qp->sq.key, IBV_WC_SEND, 0, 0xffffffff);
-	CHECK(sroce_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && db.writes == 2);
+	CHECK(sroce_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && db.rings == 2);
 	ring->seen = ring->prod;
-	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 2);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 2);
 	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && cq->held);
 	ring->flags = 0;
-	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 2);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 2);
 	done("a poller that finds nothing rings for what was not seen");
 
 	ring->flags = SROCE_RING_LINGER;
 	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && cq->held);
 	sroce_forget_held(cq, &qp->held_send);
 	CHECK(!cq->held);
-	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 2);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 2);
 	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad) && cq->held);
 	sroce_forget_held(cq, &qp->held_recv);
 	CHECK(cq->held == &qp->held_send);
-	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 3);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 3);
 	ring->flags = 0;
 	memset(&db, 0, sizeof(db));
 	done("a queue pair that goes is not rung for");
@@ -1215,22 +1166,22 @@ static void test_bells(struct sroce_cq *cq)
 	}
 
 	bells->flags = SROCE_RING_NEED_WAKEUP;
-	CHECK(!sroce_post_send(&qp[0]->vqp.qp, &wr, &bad) && db.writes == 1);
+	CHECK(!sroce_post_send(&qp[0]->vqp.qp, &wr, &bad) && db.rings == 1);
 	CHECK(db.qp_num == qp[0]->sq.key && bells->prod == 0xfffffffe);
 	bells->flags = SROCE_RING_LINGER;
 	for (i = 0; i < 2; i++)
-		CHECK(!sroce_post_send(&qp[i]->vqp.qp, &wr, &bad) && db.writes == 1);
+		CHECK(!sroce_post_send(&qp[i]->vqp.qp, &wr, &bad) && db.rings == 1);
 	CHECK(!bells->prod && entry[2] == qp[0]->sq.key && entry[3] == qp[1]->sq.key);
-	CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad) && db.writes == 2);
+	CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad) && db.rings == 2);
 	CHECK(db.qp_num == SROCE_DOORBELL_BELLS && bells->prod == 1 && entry[0] == qp[2]->sq.key);
 	done("queue pairs whose numbers wait, and the one that rings for all");
 
 	bells->cons = bells->seen = 1;
-	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 2);
-	CHECK(!sroce_post_send(&qp[1]->vqp.qp, &wr, &bad) && db.writes == 2);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 2);
+	CHECK(!sroce_post_send(&qp[1]->vqp.qp, &wr, &bad) && db.rings == 2);
 	complete(cq, qp[1]->sq.key, IBV_WC_SEND, 0, 1);
-	CHECK(sroce_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && db.writes == 2);
-	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 3);
+	CHECK(sroce_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && db.rings == 2);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 3);
 	CHECK(db.qp_num == SROCE_DOORBELL_BELLS);
 	done("a poller that finds nothing rings for them, too");
 
@@ -1239,16 +1190,16 @@ static void test_bells(struct sroce_cq *cq)
 	qp[0]->sq.ring.ring->flags = SROCE_RING_LINGER;
 	qp[0]->sq.ring.ring->linger = 9;
 	CHECK(!sroce_post_send(&qp[0]->vqp.qp, &wr, &bad));
-	CHECK(!sroce_post_send(&qp[1]->vqp.qp, &wr, &bad) && db.writes == 3);
-	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 4);
+	CHECK(!sroce_post_send(&qp[1]->vqp.qp, &wr, &bad) && db.rings == 3);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 4);
 	CHECK(db.qp_num == qp[0]->sq.key);
 	/* and of several, all but one are put there */
 	bells->cons = bells->seen = bells->prod;
 	qp[1]->sq.ring.ring->flags = SROCE_RING_LINGER;
 	qp[1]->sq.ring.ring->linger = 9;
 	CHECK(!sroce_post_send(&qp[0]->vqp.qp, &wr, &bad));
-	CHECK(!sroce_post_send(&qp[1]->vqp.qp, &wr, &bad) && db.writes == 4);
-	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.writes == 5);
+	CHECK(!sroce_post_send(&qp[1]->vqp.qp, &wr, &bad) && db.rings == 4);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 5);
 	CHECK(bells->prod - bells->cons == 1);
 	CHECK(entry[(bells->prod - 1) % 4] + db.qp_num == qp[0]->sq.key + qp[1]->sq.key);
 	done("many that linger share a doorbell");
@@ -1257,15 +1208,15 @@ static void test_bells(struct sroce_cq *cq)
 	qp[2]->sq.ring.ring->seen = qp[2]->sq.ring.ring->prod;
 	bells->linger = 99;
 	bells->cons = bells->prod - 4;
-	CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad) && db.writes == 6);
+	CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad) && db.rings == 6);
 	CHECK(db.qp_num == qp[2]->sq.key && bells->prod - bells->cons == 4);
 	bells->cons = bells->prod;
 	ctx.bells_busy = true;
-	CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad) && db.writes == 7);
+	CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad) && db.rings == 7);
 	ctx.bells_busy = false;
 	sroce_unmap_ring(&ctx.bells);
 	memset(&ctx.bells, 0, sizeof(ctx.bells));
-	CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad) && db.writes == 8);
+	CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad) && db.rings == 8);
 	for (i = 0; i < 3; i++) {
 		qp[i]->sq.ring.ring->flags = 0;
 		drop_qp(qp[i]);
@@ -1290,7 +1241,7 @@ static void test_recv(struct sroce_qp *qp, struct sroce_cq *cq)
 		wr[i] = (struct ibv_recv_wr){ .wr_id = i, .sg_list = sge,
 			.num_sge = i % 4, .next = i < 8 ? wr + i + 1 : NULL };
 	CHECK(sroce_post_recv(&qp->vqp.qp, wr, &bad) == ENOMEM);
-	CHECK(bad == wr + 8 && ring->prod == 4 && !db.writes);
+	CHECK(bad == wr + 8 && ring->prod == 4 && !db.rings);
 	for (i = 0; i < 8; i++) {
 		wqe = (void *)((uint8_t *)(ring + 1) + (i + 4) % 8 * 64);
 		CHECK(wqe->wr_id == i && wqe->num_sge == i % 4);
@@ -1309,7 +1260,7 @@ static void test_recv(struct sroce_qp *qp, struct sroce_cq *cq)
 	CHECK(wc[1].opcode == IBV_WC_RECV_RDMA_WITH_IMM);
 	wr[1].next = NULL;
 	ring->flags = SROCE_RING_NEED_WAKEUP;
-	CHECK(!sroce_post_recv(&qp->vqp.qp, wr, &bad) && db.writes == 1);
+	CHECK(!sroce_post_recv(&qp->vqp.qp, wr, &bad) && db.rings == 1);
 	CHECK(sroce_post_recv(&qp->vqp.qp, wr + 1, &bad) == ENOMEM);
 	wr[1].num_sge = 4;
 	CHECK(sroce_post_recv(&qp->vqp.qp, wr + 1, &bad) == EINVAL);
@@ -1593,7 +1544,7 @@ static void test_srq(struct sroce_cq *cq)
 		}
 		CHECK(ring->prod - ring->cons == id - taken);
 	}
-	CHECK(full > 20 && !db.writes);
+	CHECK(full > 20 && !db.rings);
 	wr = srq_wr(0, sge, 3);
 	CHECK(sroce_post_srq_recv(ibsrq, &wr, &bad) == EINVAL && bad == &wr);
 	done("SRQ: entries are used again when the kernel says so");
@@ -2049,26 +2000,26 @@ static void test_wr_batch(struct sroce_cq *cq)
 		ibv_wr_send(ex);
 		ibv_wr_set_inline_data(ex, buf, 80);
 	}
-	CHECK(ring->prod == 0xfffffff8 && !db.writes);
+	CHECK(ring->prod == 0xfffffff8 && !db.rings);
 	CHECK(!ibv_wr_complete(ex));
-	CHECK(ring->prod == 2 && db.writes == 1 && db.qp_num == qp->sq.key);
+	CHECK(ring->prod == 2 && db.rings == 1 && db.qp_num == qp->sq.key);
 	for (i = 0; i < 5; i++) {
 		wqe = sroce_ring_entry(&qp->sq.ring, 0xfffffff8 + 2 * i);
 		CHECK(wqe->wr_id == (uint64_t)i && wqe->num_blocks == 2);
 	}
 	ibv_wr_start(ex);
-	CHECK(!ibv_wr_complete(ex) && ring->prod == 2 && db.writes == 1);
+	CHECK(!ibv_wr_complete(ex) && ring->prod == 2 && db.rings == 1);
 	ibv_wr_start(ex);
 	ibv_wr_send(ex);
 	ibv_wr_abort(ex);
-	CHECK(ring->prod == 2 && qp->sq.ring.prod == 2 && db.writes == 1);
+	CHECK(ring->prod == 2 && qp->sq.ring.prod == 2 && db.rings == 1);
 	ex->wr_id = 9;
 	ibv_wr_start(ex);
 	ibv_wr_send(ex);
-	CHECK(!ibv_wr_complete(ex) && ring->prod == 3 && db.writes == 2);
+	CHECK(!ibv_wr_complete(ex) && ring->prod == 3 && db.rings == 2);
 	wqe = sroce_ring_entry(&qp->sq.ring, 2);
 	CHECK(wqe->wr_id == 9 && wqe->num_blocks == 1 && !wqe->num_sge);
-	db.write_errno = EIO;
+	db.err = EIO;
 	ibv_wr_start(ex);
 	ibv_wr_send(ex);
 	CHECK(ibv_wr_complete(ex) == EIO);
@@ -2085,7 +2036,7 @@ static void test_wr_batch(struct sroce_cq *cq)
 		ibv_wr_send(ex);					\
 		CHECK(ibv_wr_complete(ex) == (err));			\
 		CHECK(ring->prod == prod && qp->sq.ring.prod == prod);	\
-		CHECK(!db.writes);					\
+		CHECK(!db.rings);					\
 	} while (0)
 
 	start_wq(&qp->sq, 0);

@@ -11,16 +11,8 @@
 
 #include "sroce.h"
 
-struct sroce_doorbell_cmd {
-	struct ib_uverbs_cmd_hdr hdr;
-	struct sroce_doorbell db;
-};
-
 /* How often a doorbell is tried for which there is no memory */
 #define SROCE_DOORBELL_TRIES	100
-
-static_assert(sizeof(struct sroce_doorbell_cmd) == 16,
-	      "in_words says four words");
 
 /*
  * The command is on our stack: that it can't be read is for want of memory, and no
@@ -31,62 +23,24 @@ static bool sroce_doorbell_again(int err, int *tries)
 	return err == EINTR || (err == EFAULT && ++*tries < SROCE_DOORBELL_TRIES);
 }
 
-/* The same command, wrapped in an ioctl: slower, but open to everyone. */
-static int sroce_doorbell_ioctl(struct sroce_context *ctx,
-				const struct sroce_doorbell *db)
-{
-	int ret, tries = 0;
-
-	do {
-		DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_DEVICE,
-				       UVERBS_METHOD_INVOKE_WRITE, 2);
-
-		fill_attr_const_in(cmd, UVERBS_ATTR_WRITE_CMD,
-				   SROCE_CMD_DOORBELL);
-		fill_attr_in_ptr(cmd, UVERBS_ATTR_CORE_IN, db);
-		ret = execute_ioctl(&ctx->vctx.context, cmd);
-	} while (sroce_doorbell_again(ret, &tries));
-
-	return ret;
-}
-
 /**
  * sroce_doorbell - make the kernel look at the rings of a queue pair
- *
- * The kernel takes no write() from a process that has changed its credentials
- * since the device was opened, as a daemon does that gives up its privileges.
- * That does not become better with time, so the answer is remembered. Threads
- * may race to do so; they all store the same.
  *
  * Return: 0 or a positive errno; EIO if the device is gone.
  */
 int sroce_doorbell(struct sroce_context *ctx, uint32_t qp_num)
 {
-	const struct sroce_doorbell_cmd cmd = {
-		.hdr.command = SROCE_CMD_DOORBELL,
-		.hdr.in_words = sizeof(cmd) / 4,
-		.db.qp_num = qp_num,
-	};
-	int tries = 0;
-	ssize_t len;
-
-	if (__atomic_load_n(&ctx->no_write, __ATOMIC_RELAXED))
-		return sroce_doorbell_ioctl(ctx, &cmd.db);
+	const struct sroce_doorbell db = { .qp_num = qp_num };
+	int ret, tries = 0;
 
 	do {
-		len = write(ctx->vctx.context.cmd_fd, &cmd, sizeof(cmd));
-	} while (len < 0 && sroce_doorbell_again(errno, &tries));
+		DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_DEVICE, SROCE_METHOD_DOORBELL, 1);
 
-	if (len == sizeof(cmd))
-		return 0;
-	/* A command is taken whole or not at all; half a one was no command. */
-	if (len >= 0)
-		return EIO;
-	if (errno != EACCES)
-		return errno;
+		fill_attr_in_ptr(cmd, SROCE_ATTR_DOORBELL, &db);
+		ret = execute_ioctl(&ctx->vctx.context, cmd);
+	} while (sroce_doorbell_again(ret, &tries));
 
-	__atomic_store_n(&ctx->no_write, true, __ATOMIC_RELAXED);
-	return sroce_doorbell_ioctl(ctx, &cmd.db);
+	return ret;
 }
 
 /*

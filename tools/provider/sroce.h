@@ -25,8 +25,6 @@ struct sroce_device {
  * @bells: queue pairs that wait for a doorbell, see sroce_doorbell_soon(); of no
  *	entries if the kernel gave none
  * @bells_busy: a thread is writing to it; atomic
- * @no_write: write() on the command file descriptor was refused once, see
- *	sroce_doorbell()
  */
 struct sroce_context {
 	struct verbs_context vctx;
@@ -37,7 +35,6 @@ struct sroce_context {
 	bool no_clock;
 	struct sroce_ring_view bells;
 	bool bells_busy;
-	bool no_write;
 };
 
 /**

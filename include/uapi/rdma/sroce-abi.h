@@ -26,7 +26,7 @@
 #define SROCE_DRIVER_ID		0x73726f63
 
 /* raised when a change would break a provider that was built before it */
-#define SROCE_ABI_VERSION	1
+#define SROCE_ABI_VERSION	2
 
 /**
  * struct sroce_ring - the header of every ring
@@ -468,12 +468,13 @@ struct sroce_tm_op {
 };
 
 /*
- * The doorbell: a uverbs write command of this driver's own on the command
- * file descriptor, { struct ib_uverbs_cmd_hdr, struct sroce_doorbell }. Rung
+ * The doorbell: a method of UVERBS_OBJECT_DEVICE with a struct sroce_doorbell. Rung
  * for a send queue that needs a wake-up, the requester runs in the caller; for
  * a queue pair in the error state, both queues are flushed.
  */
-#define SROCE_CMD_DOORBELL	63
+#define SROCE_METHOD_DOORBELL	((1U << 12) + 0)
+
+#define SROCE_ATTR_DOORBELL	((1U << 12) + 0)
 
 /* In the place of a queue pair's number: for those that the context's ring names */
 #define SROCE_DOORBELL_BELLS	0xffffffffU

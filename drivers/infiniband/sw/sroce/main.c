@@ -82,7 +82,6 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	sdev->ibdev.phys_port_cnt = 1;
 	sdev->ibdev.local_dma_lkey = SROCE_LOCAL_DMA_LKEY;
 	sdev->ibdev.num_comp_vectors = num_possible_cpus();
-	sdev->ibdev.uverbs_cmd_mask |= BIT_ULL(SROCE_CMD_DOORBELL);
 	sdev->ibdev.driver_def = sroce_uapi_defs;
 	strscpy(sdev->ibdev.node_desc, "sroce", sizeof(sdev->ibdev.node_desc));
 	set_guid(&sdev->ibdev, ndev);

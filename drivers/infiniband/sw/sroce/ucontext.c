@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* User contexts: the rings that a process maps, and its doorbell. */
 #include <linux/vmalloc.h>
-#include <rdma/ib_user_verbs.h>
 #include <rdma/uverbs_ioctl.h>
+#include <rdma/uverbs_std_types.h>
+
+#define UVERBS_MODULE_NAME sroce
+#include <rdma/uverbs_named_ioctl.h>
 
 #include "sroce.h"
 
@@ -247,21 +250,25 @@ void sroce_queue_free(struct sroce_queue *q)
 	q->ring = NULL;
 }
 
+/* The macros that declare a method paste its name, which must not expand. */
+enum {
+	DOORBELL = SROCE_METHOD_DOORBELL,
+};
+
 /* The process's own queue pairs only, whatever number it writes. */
-static int sroce_doorbell(struct uverbs_attr_bundle *attrs)
+static int UVERBS_HANDLER(DOORBELL)(struct uverbs_attr_bundle *attrs)
 {
 	struct sroce_doorbell cmd;
 	struct ib_ucontext *ibuc;
 	struct sroce_qp *qp;
-	int err = -EINVAL;
+	int err;
 
 	ibuc = ib_uverbs_get_ucontext(attrs);
 	if (IS_ERR(ibuc))
 		return PTR_ERR(ibuc);
-	if (attrs->ucore.inlen != sizeof(cmd))
-		return -EINVAL;
-	if (copy_from_user(&cmd, attrs->ucore.inbuf, sizeof(cmd)))
-		return -EFAULT;
+	err = uverbs_copy_from(&cmd, attrs, SROCE_ATTR_DOORBELL);
+	if (err)
+		return err;
 	if (cmd.reserved)
 		return -EINVAL;
 
@@ -277,31 +284,29 @@ static int sroce_doorbell(struct uverbs_attr_bundle *attrs)
 	qp = sroce_qp_get(cmd.qp_num);
 	if (!qp)
 		return sroce_wq_doorbell(ibuc, cmd.qp_num);
-	if (qp->ibuc == ibuc) {
+	if (qp->ibuc == ibuc)
 		sroce_bells_ring(ibuc, qp);
-		err = 0;
-	}
+	else
+		err = -EINVAL;
 	sroce_qp_put(qp);
 	return err;
 }
 
+DECLARE_UVERBS_NAMED_METHOD(
+	DOORBELL,
+	UVERBS_ATTR_PTR_IN(SROCE_ATTR_DOORBELL, UVERBS_ATTR_TYPE(struct sroce_doorbell),
+			   UA_MANDATORY));
+
+ADD_UVERBS_METHODS(sroce_device_methods, UVERBS_OBJECT_DEVICE, &UVERBS_METHOD(DOORBELL));
+
 /*
- * On the command file and not on a file of our own: ib_uverbs keeps the
- * device and this module from going while the call runs, and lets both go
- * while the file stays open.
+ * The doorbell is on the command file and not on a file of our own: ib_uverbs keeps
+ * the device and this module from going while a method runs, and lets both go while
+ * the file stays open. Of what drivers declare it does so with methods alone, not with
+ * write commands (uverbs_disassociate_api_pre()).
  */
 const struct uapi_definition sroce_uapi_defs[] = {
-	DECLARE_UVERBS_OBJECT(
-		UVERBS_OBJECT_QP,
-		{
-			.kind = UAPI_DEF_WRITE,
-			.scope = UAPI_SCOPE_OBJECT,
-			.write = {
-				.command_num = SROCE_CMD_DOORBELL,
-				.req_size = sizeof(struct sroce_doorbell),
-			},
-			.func_write = sroce_doorbell,
-		}),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &sroce_device_methods),
 	UAPI_DEF_CHAIN(sroce_dm_defs),
 	UAPI_DEF_CHAIN(sroce_tm_defs),
 	{},
