@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
-# A link added and deleted 400 times (CYCLES; LONG: 2000), with and without use.
+# A link added and deleted 200 times (CYCLES; LONG: 2000), with and without use.
 # lab: timeout 1500
 
 . "$(dirname "$0")/../lib.sh"
@@ -9,7 +9,7 @@
 need_bin xfer links
 load_module
 hosts_up
-cycles=${CYCLES:-$([ "${LONG:-}" ] && echo 2000 || echo 400)}
+cycles=${CYCLES:-$([ "${LONG:-}" ] && echo 2000 || echo 200)}
 
 slab() {
 	awk '/^(Slab|SUnreclaim|VmallocUsed|Percpu):/ { printf "%s %s  ", $1, $2 } END { print "" }' /proc/meminfo

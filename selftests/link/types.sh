@@ -6,6 +6,7 @@
 # end of the netdev, of its namespace and of the link, all of it under traffic.
 # TYPES and EVENTS say which; the default is a few, and all with LONG=1.
 # lab: timeout 1500
+# lab: apart
 
 . "$(dirname "$0")/lib.sh"
 
