@@ -3,11 +3,9 @@
  * The only way from the data path into the kernel.
  */
 #include <errno.h>
-#include <unistd.h>
 
 #include <infiniband/cmd_ioctl.h>
 #include <rdma/ib_user_ioctl_cmds.h>
-#include <rdma/ib_user_verbs.h>
 
 #include "sroce.h"
 

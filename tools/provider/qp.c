@@ -385,6 +385,7 @@ int sroce_destroy_qp(struct ibv_qp *ibqp)
 	if (sends->ring && sroce_ring_lingers(sends) && sroce_ring_unseen(sends))
 		sroce_doorbell(to_sctx(ibqp->context), ibqp->qp_num);
 	else
+		/* its number may wait in the context's ring */
 		sroce_doorbell_due(to_sctx(ibqp->context), NULL, 0);
 	ret = ibv_cmd_destroy_qp(ibqp);
 	if (ret)

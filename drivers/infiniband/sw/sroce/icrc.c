@@ -16,8 +16,6 @@
  */
 #define SHASH_MIN_LEN	128
 
-static struct crypto_shash *sroce_shash;
-
 /* What the two are compared by: a path MTU of Ethernet's, and the best of some runs. */
 #define TIMED_LEN	1024
 #define TIMED_RUNS	8
@@ -70,7 +68,7 @@ static u64 timed(struct crypto_shash *tfm, const void *p)
 /**
  * sroce_icrc_init - find the CRC's implementation
  *
- * An emulated CPU has the multiplication, too, and takes ten times as long by it.
+ * An emulated CPU has the multiplication, too, and is slower by it than by tables.
  *
  * May sleep. Return: 0 or an errno.
  */

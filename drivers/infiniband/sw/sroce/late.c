@@ -15,7 +15,7 @@
  */
 #define FAULTS_AT_ONCE	16
 
-/* For who has no such memory */
+/* For kernel consumers, which are trusted with theirs (RDS has on-demand regions) */
 static struct workqueue_struct *sroce_fault_wq;
 
 /**
@@ -172,7 +172,7 @@ bool sroce_fault_refused(struct sroce_fault *fault, u32 lkey, u64 addr, bool wri
 
 /**
  * sroce_faults_init - a program gets on-demand memory
- * @ibpd: one of its protection domains
+ * @ibpd: one of its protection domains, or of a kernel consumer (ib_reg_user_mr())
  *
  * May sleep. Return: 0 or an errno.
  */
@@ -181,7 +181,7 @@ int sroce_faults_init(struct ib_pd *ibpd)
 	struct sroce_ucontext *uctx = to_spd(ibpd)->uctx;
 	struct workqueue_struct *wq;
 
-	if (READ_ONCE(uctx->faults))
+	if (!uctx || READ_ONCE(uctx->faults))
 		return 0;
 	wq = alloc_workqueue("sroce_fault", WQ_UNBOUND, FAULTS_AT_ONCE);
 	if (!wq)
@@ -209,8 +209,8 @@ void sroce_faults_exit(struct sroce_ucontext *uctx)
  * @ibpd: the protection domain of the region
  * @work: what to do
  *
- * Any context. Where there is no such memory, as a key has come to stand for a
- * region of another kind meanwhile, it does not wait for long.
+ * Any context. A program without a queue of its own has no such memory: a key has
+ * come to stand for a region of another kind meanwhile, and nobody waits for long.
  */
 void sroce_faults_queue(struct ib_pd *ibpd, struct work_struct *work)
 {
