@@ -5,8 +5,11 @@
  */
 #include <linux/in6.h>
 #include <linux/inet.h>
+#include <linux/mm.h>
+#include <linux/mman.h>
 #include <linux/module.h>
 #include <linux/slab.h>
+#include <linux/uaccess.h>
 #include <net/ipv6.h>
 #include <rdma/ib_cache.h>
 
@@ -252,6 +255,40 @@ static void test_send(struct side *a, struct side *b)
 	   b->recv.wc.ex.imm_data == cpu_to_be32(0x12345678) &&
 	   !memcmp(small, b->buf, 100) && op_wait(&a->send, IB_WC_SUCCESS),
 	   "inline, immediate data");
+}
+
+/* Memory of the process that loads this, on demand, in a consumer's domain, as RDS has it. */
+static void test_on_demand(struct side *a, struct side *b)
+{
+	struct ib_sge list = sge(a, 0, SIZE);
+	struct ib_rdma_wr wr = {
+		.wr = { .opcode = IB_WR_RDMA_WRITE, .sg_list = &list, .num_sge = 1 },
+	};
+	unsigned long addr;
+	struct ib_mr *mr;
+
+	if (!(b->dev->attrs.kernel_cap_flags & IBK_ON_DEMAND_PAGING))
+		return;
+	addr = vm_mmap(NULL, 0, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, 0);
+	if (IS_ERR_VALUE(addr)) {
+		ok(false, "vm_mmap");
+		return;
+	}
+	mr = ib_reg_user_mr(b->pd, addr, SIZE, addr, IB_ACCESS_LOCAL_WRITE |
+			    IB_ACCESS_REMOTE_WRITE | IB_ACCESS_ON_DEMAND);
+	if (IS_ERR(mr)) {
+		ok(false, "an on-demand region");
+	} else {
+		fill();
+		wr.remote_addr = addr;
+		wr.rkey = mr->rkey;
+		ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS),
+		   "WRITE to what comes on demand");
+		ok(!copy_from_user(b->buf, (void __user *)addr, SIZE) &&
+		   !memcmp(a->buf, b->buf, SIZE), "every byte");
+		ok(!ib_dereg_mr(mr), "deregistered");
+	}
+	vm_munmap(addr, SIZE);
 }
 
 static void test_atomic(struct side *a, struct side *b)
@@ -524,6 +561,7 @@ static void test_all(struct side *a, struct side *b)
 	}
 	test_send(a, b);
 	test_rdma(a, b);
+	test_on_demand(a, b);
 	test_atomic(a, b);
 	test_unsignaled(a, b);
 	test_refused(a);
