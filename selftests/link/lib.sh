@@ -79,3 +79,12 @@ netdev_make() { # TYPE X Y
 	probe "${module[$1]:-$1}"
 	"make_$1" "$2" "$3"
 }
+
+# Does a program send by roce0?
+moving() {
+	local n
+
+	n=$(hw_counter roce0 tx_pkts)
+	sleep 0.05
+	[ "$(hw_counter roce0 tx_pkts)" -gt $((n + 5)) ]
+}

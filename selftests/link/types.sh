@@ -79,14 +79,6 @@ start() {
 	wait_for 60 moving || not_ok "$name: a program runs"
 }
 
-moving() {
-	local n
-
-	n=$(hw_counter roce0 tx_pkts)
-	sleep 0.05
-	[ "$(hw_counter roce0 tx_pkts)" -gt $((n + 5)) ]
-}
-
 goes_on() { # NAME
 	if wait_for 60 moving && kill -0 "$program" 2>/dev/null; then
 		ok "$1: the program goes on"

@@ -6,9 +6,8 @@
 # namespace are not: no packet that arrives there is the link's.
 # lab: timeout 1500
 
-. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/lib.sh"
 
-need_bin xfer
 load_module
 hosts_down
 defer hosts_down
@@ -71,14 +70,6 @@ upper_goes() { # NAME COMMAND...
 	like "$(cat "$TMP/program")" "retry counter exceeded" "$name: as nobody answers"
 	run "$name: its GID has gone" wait_for 30 not has_gid roce0 192.168.77.1
 	is "$(links_here | tr '\n' ' ')" "roce0 roce1 " "$name: the links stay"
-}
-
-moving() {
-	local n
-
-	n=$(hw_counter roce0 rx_bytes)
-	sleep 0.05
-	[ "$(hw_counter roce0 rx_bytes)" -gt $((n + 1000)) ]
 }
 
 host_ns a

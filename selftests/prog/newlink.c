@@ -142,4 +142,3 @@ int dellink(const char *name)
 	put(RDMA_NLDEV_ATTR_DEV_INDEX, &i, sizeof(i));
 	return ask(NULL, NULL);
 }
-
