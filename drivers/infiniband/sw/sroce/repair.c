@@ -28,6 +28,9 @@
 #define PROBE_CALM_NS	(4 * NSEC_PER_MSEC)
 #define LOSSY_NS	(10 * NSEC_PER_SEC)
 
+/* And longer, if timers of other queue pairs can then share its interrupt */
+#define PROBE_SLACK_NS	(2 * NSEC_PER_MSEC)
+
 /* In a row, each after twice the time: what has not helped by then does not. */
 #define PROBES_MAX	8
 
@@ -37,10 +40,15 @@
 /* Times that a peer which keeps nothing gets all, before it is asked again. */
 #define RELEARN		64
 
+static bool calm(const struct sroce_sq *sq, ktime_t now)
+{
+	return !ktime_before(now, sq->repair.lossy);
+}
+
 /* Until a probe is due, by the round trips of packets that were sent once */
 static u64 probe_ns(const struct sroce_sq *sq, ktime_t now)
 {
-	const u64 least = ktime_before(now, sq->repair.lossy) ? PROBE_MIN_NS : PROBE_CALM_NS;
+	const u64 least = calm(sq, now) ? PROBE_CALM_NS : PROBE_MIN_NS;
 
 	if (sq->srtt)
 		return max_t(u64, 2 * sq->srtt + min(4 * sq->rttvar, sq->srtt), least);
@@ -350,4 +358,19 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
 		r->probe_due = min_t(ktime_t, ktime_add_ns(now, probe_ns(sq, now)),
 				     sroce_gaps_due(sq, now));
+}
+
+/**
+ * sroce_repair_slack - how much later than a deadline its timer may fire
+ * @sq: send side, the caller's
+ * @due: the deadline
+ *
+ * Of many queue pairs with little to do each, every one would otherwise have its
+ * processor interrupted after each message, for nothing.
+ *
+ * Return: nanoseconds.
+ */
+u64 sroce_repair_slack(const struct sroce_sq *sq, ktime_t due)
+{
+	return due == sq->repair.probe_due && calm(sq, ktime_get()) ? PROBE_SLACK_NS : 0;
 }

@@ -352,7 +352,8 @@ void sroce_retry_arm(struct sroce_qp *qp)
 	smp_mb();
 	if (!hrtimer_is_queued(&sq->timer) ||
 	    ktime_compare(next, hrtimer_get_expires(&sq->timer)) < 0)
-		hrtimer_start(&sq->timer, next, HRTIMER_MODE_ABS_SOFT);
+		hrtimer_start_range_ns(&sq->timer, next, sroce_repair_slack(sq, next),
+				       HRTIMER_MODE_ABS_SOFT);
 }
 
 /**

@@ -1999,6 +1999,7 @@ void sroce_repair_acked(struct sroce_qp *qp);
 void sroce_repair_vain(struct sroce_qp *qp);
 void sroce_repair_run(struct sroce_qp *qp, ktime_t now);
 void sroce_repair_arm(struct sroce_qp *qp, ktime_t now);
+u64 sroce_repair_slack(const struct sroce_sq *sq, ktime_t due);
 void sroce_repair_forget(struct sroce_qp *qp);
 void sroce_repair_reset(struct sroce_qp *qp);
 u64 sroce_repair_answer_ns(const struct sroce_sq *sq, ktime_t now);
