@@ -179,7 +179,7 @@ sent() { # SECONDS
 }
 
 note
-xfer -s 64K -o write -w 16 --time 16 >"$TMP/long" 2>&1 &
+"$BIN/xfer" -d roce0 -D roce1 -s 64K -o write -w 16 -n 0 >"$TMP/long" 2>&1 &
 long=$!
 sleep 2
 first=$(sent 3)
@@ -188,6 +188,7 @@ slow=$(sent 4)
 marks w1
 sleep 1
 last=$(sent 3)
+kill -INT $long
 wait_pid 120 $long
 is $? 0 "with and without marks: every byte" || diag "$(cat "$TMP/long")"
 diag "KB a second: $((first / 3000)), with marks $((slow / 4000)), then $((last / 3000))"
