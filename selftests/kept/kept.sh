@@ -27,5 +27,5 @@ fi
 for t in requests empty far_ahead responses link_full waiting others; do
 	tap_from "$t" "$BIN/kept" -d roce0 -D roce1 $t
 done
-[ -z "$FROZEN" ] || umount "$FROZEN"
+[ -z "${FROZEN:-}" ] || umount "$FROZEN"
 done_testing
