@@ -30,7 +30,7 @@ import sys
 import time
 import unittest
 
-CLASSES = ('vendor', 'cuda', 'drm', 'confidential')
+CLASSES = ('vendor', 'cuda', 'drm', 'confidential', 'kernel')
 
 
 class Allowed:
