@@ -37,13 +37,12 @@ static ktime_t ack_deadline(const struct sroce_qp *qp, ktime_t now)
 	return ktime_add_ns(now, 4096ULL << qp->attr.timeout << min(in_a_row, 2U));
 }
 
-/* The next deadline; KTIME_MAX for none. Who does not own the send side gets a recent one. */
+/* The next deadline; KTIME_MAX for none. */
 static ktime_t next_due(const struct sroce_sq *sq)
 {
-	ktime_t next = min3(READ_ONCE(sq->deadline), READ_ONCE(sq->backoff),
-			    READ_ONCE(sq->nak_due));
+	ktime_t next = min3(sq->deadline, sq->backoff, sq->nak_due);
 
-	return min3(next, READ_ONCE(sq->repair.probe_due), READ_ONCE(sq->repair.rest_due));
+	return min3(next, sq->repair.probe_due, sq->repair.rest_due);
 }
 
 /**
@@ -59,7 +58,7 @@ enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer)
 
 	/* pairs with sroce_retry_arm(): we see its deadline, or it sees us not queued */
 	smp_mb();
-	if (next_due(&qp->sq) == KTIME_MAX)
+	if (READ_ONCE(qp->sq.due) == KTIME_MAX)
 		return HRTIMER_NORESTART;
 	set_bit(SROCE_SQ_TIMER, &qp->sq.flags);
 	/* not from here: a turn arms this timer, which is not yet done */
@@ -340,12 +339,13 @@ static void set_deadlines(struct sroce_qp *qp)
 void sroce_retry_arm(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
-	ktime_t next;
+	ktime_t next = KTIME_MAX;
 
-	if (qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD)
-		return;
-	set_deadlines(qp);
-	next = next_due(sq);
+	if (qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD) {
+		set_deadlines(qp);
+		next = next_due(sq);
+	}
+	WRITE_ONCE(sq->due, next);
 	if (next == KTIME_MAX)
 		return;
 	/* a deadline before a look at the timer, which may be firing for an older one */
@@ -365,6 +365,7 @@ void sroce_retry_reset(struct sroce_qp *qp)
 	sroce_retry_progress(qp);
 	qp->sq.backoff = KTIME_MAX;
 	qp->sq.nak_due = KTIME_MAX;
+	WRITE_ONCE(qp->sq.due, KTIME_MAX);
 	qp->sq.went_back = 0;
 	qp->sq.rtt_start = 0;
 	qp->sq.srtt = 0;

@@ -941,6 +941,7 @@ enum sroce_sq_flag {
  * @drained: the event for this stay in SQD has been raised
  * @deadline: of the retransmission or RNR timer; KTIME_MAX for none
  * @backoff: the device was full: try again at this time; KTIME_MAX for never
+ * @due: the first deadline of all, at the end of a turn: for the timer, which owns nothing
  * @srtt: smoothed round trip, in nanoseconds; 0 before the first
  * @rttvar: how far it is off, on the average (RFC 6298)
  * @rtt_psn: packet that is being timed
@@ -1004,6 +1005,7 @@ struct sroce_sq {
 	bool drained;
 	ktime_t deadline;
 	ktime_t backoff;
+	ktime_t due;
 	u64 srtt;
 	u64 rttvar;
 	u32 rtt_psn;
