@@ -72,7 +72,30 @@ make_dummy() {
 	ip -n a link add "$1" type dummy
 }
 
-declare -A module=([bond]=bonding [tap]=tun)
+# Cards of a VM, see selftests/run. One that was in a namespace is back when that has ended.
+make_virtio() {
+	local bus=/sys/bus/virtio/drivers/virtio_net id to=("a:$1" "b:$2")
+
+	for id in $(cards); do
+		[ ${#to[@]} -gt 0 ] || break
+		[ -e "$bus/$id" ] || echo "$id" >"$bus/bind" || return
+		wait_for 30 card_here "$id" || return
+		ip link set "$(card_here "$id")" down name "${to[0]#*:}" netns "${to[0]%:*}" || return
+		to=("${to[@]:1}")
+	done
+	[ ${#to[@]} = 0 ] || { echo "no two network cards" >&2; return 1; }
+}
+
+cards() {
+	grep -l '^0x0001$' /sys/bus/virtio/devices/*/device 2>/dev/null | cut -d / -f 6
+}
+
+# Its netdev, in this namespace
+card_here() { # DEVICE
+	ls "/sys/bus/virtio/devices/$1/net" 2>/dev/null | grep .
+}
+
+declare -A module=([bond]=bonding [tap]=tun [virtio]=virtio_net)
 
 # X in a and, of what has two ends, Y in b
 netdev_make() { # TYPE X Y

@@ -25,6 +25,7 @@ types=(
 	"tap ends mac"
 	"tun ends"
 	"dummy mac"
+	"virtio ends mac"
 	"lo"
 )
 
@@ -267,11 +268,16 @@ links_again() {
 }
 
 event_unregister() {
+	local card
+
 	[ "$type" != lo ] || return 0
 	start
 	case $type in
 	tap | tun) # they end with their program
 		kill -9 "${tuns[x0]}" ;;
+	virtio)
+		card=$(ip netns exec a readlink /sys/class/net/x0/device)
+		echo "${card##*/}" >/sys/bus/virtio/drivers/virtio_net/unbind ;;
 	*) ip -n a link del x0 ;;
 	esac
 	stop_badly "$name"
