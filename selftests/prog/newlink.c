@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "common.h"
 #include "newlink.h"
@@ -64,11 +65,12 @@ static long named(const struct nlmsghdr *h, const char *name)
 	return found ? (long)index : -1;
 }
 
-/* Kept open, as opening allocates. */
+/* Kept open, as opening allocates; -1: not open. */
+static int fd = -1;
+
 static int netlink_fd(void)
 {
 	const struct timeval patience = { .tv_sec = PATIENCE };
-	static int fd = -1;
 
 	if (fd >= 0)
 		return fd;
@@ -133,8 +135,12 @@ int dellink(const char *name)
 
 	begin(RDMA_NLDEV_CMD_GET, NLM_F_ACK | NLM_F_DUMP);
 	err = ask(name, &index);
-	if (err)
+	if (err) {
+		/* a dump that has failed half-way may still be running: EBUSY for the next */
+		close(fd);
+		fd = -1;
 		return err;
+	}
 	if (index < 0)
 		return ENODEV;
 	i = index;
