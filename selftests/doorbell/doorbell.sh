@@ -48,10 +48,16 @@ tc -n a qdisc add dev v0 root netem rate 1mbit limit 100000 || skip_all "no nete
 defer "tc -n a qdisc del dev v0 root"
 args=(-w 256 -s 4000 -o send --signal 64 --batch 1 --timeout 20)
 run "a run of one message" measure "$TMP/one" "${args[@]}" -n 1
+start=$SECONDS
 run "$messages messages through a busy queue" measure "$TMP/busy" "${args[@]}" -n $messages
 n=$(($(calls "$TMP/busy") - $(calls "$TMP/one")))
 diag "busy queue: $n system calls for $messages messages"
-between $n 0 $((messages / 4)) "system calls while the queue is busy"
+# 32 ms a message are the wire's
+if [ $((SECONDS - start)) -le $((messages * 40 / 1000)) ]; then
+	between $n 0 $((messages / 4)) "system calls while the queue is busy"
+else
+	skip "system calls while the queue is busy" "it never is: the program is slower than the wire"
+fi
 
 # An idle queue is rung for each message: that is what a doorbell is for.
 tc -n a qdisc del dev v0 root

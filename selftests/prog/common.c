@@ -1070,6 +1070,13 @@ bool event_wait(const struct end *e, struct ibv_async_event *ev, double seconds)
 	return false;
 }
 
+double patience_times(void)
+{
+	const char *times = getenv("RUN_PATIENCE");
+
+	return times ? atof(times) : 1.0;
+}
+
 bool wait_state(struct ibv_qp *qp, enum ibv_qp_state want)
 {
 	double end = now() + PATIENCE;
@@ -1119,7 +1126,7 @@ bool cq_quiet(struct ibv_cq *cq, double seconds)
 }
 
 /* Once one completion has not come in all that time, others are not waited for as long. */
-static double patience = PATIENCE;
+static double patience;
 
 bool wc_is(struct ibv_cq *cq, uint64_t wr_id, int status, struct ibv_wc *out, const char *fmt, ...)
 {
@@ -1127,6 +1134,8 @@ bool wc_is(struct ibv_cq *cq, uint64_t wr_id, int status, struct ibv_wc *out, co
 	bool got, good;
 	va_list ap;
 
+	if (!patience)
+		patience = PATIENCE;
 	got = cq_wait(cq, &wc, patience);
 	if (!got)
 		patience = min(patience, 3.0);
