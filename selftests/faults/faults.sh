@@ -19,7 +19,7 @@ for f in /sys/kernel/debug/{failslab,fail_page_alloc,fail_usercopy}; do
 done
 
 probe tun
-tests_of faults objects regions queue_pairs steering connections messages datagrams links
+tests_of faults objects regions queue_pairs steering connections messages datagrams links netdevs
 is "$(rdma resource show qp | grep -v ib_core; rdma resource show mr)" "" "no object is left"
 is "$(links_here | tr "\n" " ")" "roce0 roce1 " "no link but two"
 rdma link del roce0

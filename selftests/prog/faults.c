@@ -962,6 +962,37 @@ static void links(void)
 	close(inet);
 }
 
+/* When the one before has gone, by itself: nobody but the netdev's end deletes it. */
+static int make_next_link(void)
+{
+	double end = now() + PATIENCE;
+	int err;
+
+	while ((err = make_link()) == ENFILE && now() < end)
+		sleep_ms(5);
+	return err;
+}
+
+/* A netdev that goes takes its link along, whatever fails meanwhile. */
+static void netdevs(void)
+{
+	unsigned int n;
+	bool was = true;
+	int err = 0;
+
+	for (n = 1; n < MANY && was && !err; n++) {
+		err = tap_open();
+		if (!err)
+			err = make_next_link();
+		fault_nth(n);
+		tap_close();
+		was = fault_was();
+	}
+	ok(n > 2 && n < MANY && !err, "netdev: goes with its link, %u failures", n - 2);
+	if (err)
+		diag("the next one: %s", strerror(err));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -973,6 +1004,7 @@ int main(int argc, char **argv)
 		TEST(messages),
 		TEST(datagrams),
 		TEST(links),
+		TEST(netdevs),
 	};
 
 	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
