@@ -30,6 +30,8 @@ queue() { # dropped|requeues
 
 messages=${LONG:+3000}
 messages=${messages:-150}
+# short, for losses; but a window takes its time where each access is watched
+timeout=$((11 + ${RUN_PATIENCE:-1}))
 
 # Enough messages that what the wire does was done, and to a's packets, too.
 under() { # NAME LOSS|DUP|REORDER... -- NETEM...
@@ -44,8 +46,8 @@ under() { # NAME LOSS|DUP|REORDER... -- NETEM...
 	wire "$@"
 	before="$(queue dropped) $(queue requeues)"
 	sent=$(counter a v0 tx_packets) got=$(counter b v1 rx_packets)
-	run "$name" xfer -n $messages -s 0-64K,1000 -w 16 -u -b --timeout 12 || return
-	run "$name, small ones" xfer -n $((messages * 4)) -s 0-64 -w 16 -b --timeout 12
+	run "$name" xfer -n $messages -s 0-64K,1000 -w 16 -u -b --timeout $timeout || return
+	run "$name, small ones" xfer -n $((messages * 4)) -s 0-64 -w 16 -b --timeout $timeout
 	sent=$(($(counter a v0 tx_packets) - sent)) got=$(($(counter b v1 rx_packets) - got))
 	for w in "${what[@]}"; do
 		case $w in
