@@ -820,11 +820,11 @@ struct sroce_sweep {
 	bool due;
 	bool implied;
 	u32 num;
-	struct sroce_gap gap[WIRE_GAPS_MAX];
 	u32 end;
 	u32 arrived;
 	struct sroce_gap request;
 	u32 newest;
+	struct sroce_gap gap[WIRE_GAPS_MAX];
 };
 
 /* A processor that was busy makes one of them long; a queue, all. */
@@ -978,7 +978,6 @@ enum sroce_sq_flag {
  */
 struct sroce_sq {
 	unsigned long flags;
-	struct tasklet_struct task;
 	struct hrtimer timer;
 	struct ib_pd *pd;
 	struct sroce_cq *cq;
@@ -1014,9 +1013,7 @@ struct sroce_sq {
 	ktime_t went_back;
 	ktime_t nak_due;
 	struct sroce_repair repair;
-	struct sroce_sweep sweep;
 	struct sroce_cwnd cwnd;
-	struct hrtimer linger;
 	bool lingers;
 	ktime_t rung;
 	pid_t ringer;
@@ -1031,7 +1028,6 @@ struct sroce_sq {
 	u32 rsp_sge;
 	u32 rsp_off;
 	struct sroce_mr *mr;
-	struct sroce_fault fault;
 	bool missed;
 	struct sroce_kept kept;
 	struct sroce_path path;
@@ -1040,6 +1036,12 @@ struct sroce_sq {
 	spinlock_t late_lock;
 	u32 num_late;
 	struct list_head late;
+
+	/* large, and seldom used: behind what every message of many queue pairs has to load */
+	struct sroce_sweep sweep;
+	struct sroce_fault fault;
+	struct hrtimer linger;
+	struct tasklet_struct task;
 };
 
 /* What message the responder is in the middle of. */
@@ -1225,7 +1227,6 @@ struct sroce_rq {
 	u32 left;
 	u32 written;
 	struct sroce_path path;
-	struct sroce_fault fault;
 	u32 num_late;
 	struct list_head late;
 	struct sroce_kept kept;
@@ -1237,17 +1238,20 @@ struct sroce_rq {
 	u8 greetings;
 
 	unsigned long flags;
-	struct tasklet_struct task;
 	struct sroce_res *res;
 	u32 max_res;
 	u32 num_res;
 	u32 num_owed;
 	u32 first_owed;
-	struct sroce_part parts[SROCE_MAX_PARTS];
 	u32 num_parts;
-	struct sroce_fault resp_fault;
 	spinlock_t post_lock;
+
+	/* as in struct sroce_sq */
+	struct sroce_part parts[SROCE_MAX_PARTS];
+	struct sroce_fault fault;
+	struct sroce_fault resp_fault;
 	struct sroce_tm_msg tm_msg;
+	struct tasklet_struct task;
 };
 
 /**
