@@ -5,7 +5,7 @@
 # them: addresses, MTU, name, link address, carrier, up and down, another namespace, the
 # end of the netdev, of its namespace and of the link, all of it under traffic.
 # TYPES and EVENTS say which; the default is a few, and all with LONG=1.
-# lab: timeout 1500
+# lab: timeout 3000
 # lab: apart
 
 . "$(dirname "$0")/lib.sh"
