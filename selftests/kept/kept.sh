@@ -20,7 +20,8 @@ tc -n a qdisc add dev v0 root netem 2>/dev/null || skip_all "no netem in this ke
 tc -n a qdisc del dev v0 root
 
 # for memory that does not come: one that may be frozen, of 64 MiB, as the default may be 4
-if probe ext4 && modprobe ${MODULES:+-d "$MODULES"} -q brd rd_size=65536 && command -v mkfs.ext4 >/dev/null && wait_for 20 [ -b /dev/ram0 ]; then
+if probe ext4 && modprobe ${MODULES:+-d "$MODULES"} -q brd rd_size=65536 &&
+	command -v mkfs.ext4 >/dev/null && wait_for 20 [ -b /dev/ram0 ]; then
 	mkdir -p "$TMP/frozen"
 	mkfs.ext4 -q /dev/ram0 && mount /dev/ram0 "$TMP/frozen" && export FROZEN=$TMP/frozen
 fi

@@ -72,10 +72,12 @@ make_dummy() {
 	ip -n a link add "$1" type dummy
 }
 
-# Cards of a VM, see selftests/run. One that was in a namespace is back when that has ended.
+# Cards of a VM of the lab, see selftests/run: another machine's are in use. One that was in a
+# namespace is back when that has ended.
 make_virtio() {
 	local bus=/sys/bus/virtio/drivers/virtio_net id to=("a:$1" "b:$2")
 
+	[ -n "${LAB_REPO:-}" ] || { echo "no VM of tools/lab/vm" >&2; return 1; }
 	for id in $(cards); do
 		[ ${#to[@]} -gt 0 ] || break
 		[ -e "$bus/$id" ] || echo "$id" >"$bus/bind" || return

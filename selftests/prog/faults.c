@@ -511,7 +511,6 @@ static void regions(void)
 	static const struct op ops_dmabuf[] = {
 		OP("MR of a dma-buf", mr_dmabuf, mr),
 	};
-
 	struct ibv_mr *mapped;
 
 	each(ops, ARRAY_SIZE(ops));
