@@ -372,5 +372,5 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
  */
 u64 sroce_repair_slack(const struct sroce_sq *sq, ktime_t due)
 {
-	return due == sq->repair.probe_due && calm(sq, ktime_get()) ? PROBE_SLACK_NS : 0;
+	return due == sq->repair.probe_due && calm(sq, due) ? PROBE_SLACK_NS : 0;
 }

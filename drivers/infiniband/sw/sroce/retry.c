@@ -340,6 +340,7 @@ void sroce_retry_arm(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	ktime_t next = KTIME_MAX;
+	u64 slack;
 
 	if (qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD) {
 		set_deadlines(qp);
@@ -348,12 +349,13 @@ void sroce_retry_arm(struct sroce_qp *qp)
 	WRITE_ONCE(sq->due, next);
 	if (next == KTIME_MAX)
 		return;
+	slack = sroce_repair_slack(sq, next);
 	/* a deadline before a look at the timer, which may be firing for an older one */
 	smp_mb();
+	/* one that is queued may fire as late as it says, and so may this one */
 	if (!hrtimer_is_queued(&sq->timer) ||
-	    ktime_compare(next, hrtimer_get_expires(&sq->timer)) < 0)
-		hrtimer_start_range_ns(&sq->timer, next, sroce_repair_slack(sq, next),
-				       HRTIMER_MODE_ABS_SOFT);
+	    ktime_compare(ktime_add_ns(next, slack), hrtimer_get_expires(&sq->timer)) < 0)
+		hrtimer_start_range_ns(&sq->timer, next, slack, HRTIMER_MODE_ABS_SOFT);
 }
 
 /**
