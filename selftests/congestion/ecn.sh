@@ -187,7 +187,7 @@ sent() { # SECONDS
 }
 
 note
-"$BIN/xfer" -d roce0 -D roce1 -s 64K -o write -w 16 -n 0 >"$TMP/long" 2>&1 &
+"$BIN/xfer" -d roce0 -D roce1 -s 64K -o write -w 16 -n 0 --timeout 18 >"$TMP/long" 2>&1 &
 long=$!
 sleep 2
 first=$(sent 3)
