@@ -695,10 +695,13 @@ serve() { # PORT COMMAND...
 	wait_for 30 listens "$port" || { cat "$TMP/server"; return 1; }
 }
 
+# rdma_listen() says LISTEN before a call would be let in: the server of $server has to
+# wait for one as well.
 # shellcheck disable=SC2046 # a command
 listens() { # PORT
-	rdma resource show cm_id 2>/dev/null | grep "state LISTEN" | grep -q ":$1 " ||
-		$(host_by $cm_server) ss -Hltn "sport = :$1" | grep -q .
+	{ rdma resource show cm_id 2>/dev/null | grep "state LISTEN" | grep -q ":$1 " ||
+		$(host_by $cm_server) ss -Hltn "sport = :$1" | grep -q .; } &&
+		ps -o stat= --ppid "$server" | grep -q '^S'
 }
 
 # A client and its server: both end well.
