@@ -13,7 +13,7 @@ export FUZZ_SECONDS=${FUZZ_SECONDS:-$([ -n "$LONG" ] && echo 3600 || echo 10)}
 two_hosts fuzz xfer
 "$BIN/xfer" -d roce0 -D roce1 -n 0 -e -q 2 -s 0-64K >"$TMP/beside" 2>&1 &
 beside=$!
-for t in ${HOSTILE:-chain other_user any}; do
+for t in ${HOSTILE:-chain tables other_user any}; do
 	tap_from "$t" "$BIN/fuzz" -d roce0 -D roce1 "$t"
 done
 kill -INT $beside

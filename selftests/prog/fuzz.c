@@ -42,7 +42,7 @@ static unsigned long long env(const char *name, unsigned long long without)
 /* --- any call ---------------------- */
 
 /* What has been made, by the numbers that the kernel gave. Threads share it, and nobody cares. */
-enum kind { PD, CQ, QP, SRQ, MR, MW, AH, XRCD, WQ, DM, LKEY, QPN, AV, KINDS };
+enum kind { PD, CQ, QP, SRQ, MR, MW, AH, XRCD, WQ, TABLE, DM, LKEY, QPN, AV, KINDS };
 
 #define KNOWN 16
 static uint32_t known[KINDS][KNOWN];
@@ -83,7 +83,7 @@ static uint32_t number(enum kind kind)
 {
 	const uint32_t num = min(num_known[kind], KNOWN);
 
-	if (!num || !pick(24))
+	if (!num || (!straight && !pick(24)))
 		return pick(2) ? pick(64) : (uint32_t)rng_next(&rng);
 	/* keys are good in one domain alone: most are of the first */
 	return known[kind][(kind == PD || kind == LKEY) && pick(8) ? 0 : pick(num)];
@@ -109,7 +109,7 @@ static uint32_t odd_number(void)
 /* Mostly what makes sense */
 static uint32_t about(uint32_t most)
 {
-	return pick(32) ? pick(most + 1) : odd_number();
+	return straight || pick(32) ? pick(most + 1) : odd_number();
 }
 
 static void *any_address(void)
@@ -157,6 +157,48 @@ static bool cmd(uint32_t command, void *in, size_t len, void *resp, size_t resp_
 
 #define CMD(command, in, resp) \
 	cmd(IB_USER_VERBS_CMD_##command, &(in), sizeof(in), &(resp), sizeof(resp))
+
+/* One with the longer header, whose words are of eight bytes; the provider's come behind the core's. */
+static bool excmd(uint32_t command, const void *in, size_t len, void *resp, size_t core_len,
+		  size_t resp_len)
+{
+	uint8_t buf[1024];
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_ex_cmd_hdr ex;
+	} h = {
+		.hdr = {
+			.command = 0x80000000 | command,
+			.in_words = len / 8,
+			.out_words = core_len / 8,
+		},
+		.ex = {
+			.response = (uintptr_t)(straight || pick(64) ? resp : any_address()),
+			.provider_out_words = (resp_len - core_len) / 8,
+		},
+	};
+
+	if (!straight && !pick(32))
+		h.hdr.in_words += pick(5) - 2;
+	if (!straight && !pick(32))
+		h.ex.provider_out_words += pick(9) - 4;
+	memset(buf, 0, sizeof(buf));
+	memcpy(buf, &h, sizeof(h));
+	memcpy(buf + sizeof(h), in, len);
+	if (!straight && !pick(16))
+		buf[sizeof(h) + pick(len)] ^= 1 << pick(8);
+	memset(resp, 0, resp_len);
+	sum->calls++;
+	if (write(self.fd, buf, sizeof(h) + h.hdr.in_words * 8) < 0)
+		return false;
+	sum->accepted++;
+	return true;
+}
+
+/* @resp has the core's answer first, as .core */
+#define EXCMD(command, in, resp) \
+	excmd(IB_USER_VERBS_EX_CMD_##command, &(in), sizeof(in), &(resp), sizeof((resp).core), \
+	      sizeof(resp))
 
 static uint8_t nothing[64];
 #define CMD_ONLY(command, in) cmd(IB_USER_VERBS_CMD_##command, &(in), sizeof(in), nothing, 0)
@@ -240,6 +282,91 @@ static void create_qp(void)
 	num_known[QPN] = num_known[QP];
 	take_map(&resp.ours.sq, QP, false, resp.core.qpn);
 	take_map(&resp.ours.rq, QP, true, resp.core.qpn);
+}
+
+static void create_wq(void)
+{
+	struct ib_uverbs_ex_create_wq in = {
+		.pd_handle = number(PD), .cq_handle = number(CQ), .max_wr = 1 + about(64),
+		.max_sge = 1 + about(3),
+	};
+	struct {
+		struct ib_uverbs_ex_create_wq_resp core;
+		struct sroce_create_wq_resp ours;
+	} resp;
+
+	if (!EXCMD(CREATE_WQ, in, resp))
+		return;
+	know(WQ, resp.core.wq_handle);
+	take_map(&resp.ours.rq, WQ, true, resp.core.wqn);
+}
+
+static void modify_wq(void)
+{
+	struct ib_uverbs_ex_modify_wq in = {
+		.attr_mask = pick(4), .wq_handle = number(WQ), .wq_state = pick(4),
+		.curr_wq_state = pick(4),
+	};
+	struct { uint64_t core; } resp;
+
+	EXCMD(MODIFY_WQ, in, resp);
+}
+
+static void create_table(void)
+{
+	struct {
+		struct ib_uverbs_ex_create_rwq_ind_table core;
+		uint32_t wq[4];
+	} in = { .core.log_ind_tbl_size = 1 + pick(2) };
+	struct { struct ib_uverbs_ex_create_rwq_ind_table_resp core; } resp;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(in.wq); i++)
+		in.wq[i] = number(WQ);
+	if (EXCMD(CREATE_RWQ_IND_TBL, in, resp))
+		know(TABLE, resp.core.ind_tbl_handle);
+}
+
+/* Of any type, over a table. Return: whether it was made. */
+static bool create_over(uint8_t type, uint32_t table, uint32_t depth)
+{
+	struct ib_uverbs_ex_create_qp in = {
+		.pd_handle = number(PD), .send_cq_handle = number(CQ), .recv_cq_handle = number(CQ),
+		.max_send_wr = depth, .max_send_sge = depth, .qp_type = type,
+		.comp_mask = IB_UVERBS_CREATE_QP_MASK_IND_TABLE, .rwq_ind_tbl_handle = table,
+	};
+	struct {
+		struct ib_uverbs_ex_create_qp_resp core;
+		struct sroce_create_qp_resp ours;
+	} resp;
+
+	if (!EXCMD(CREATE_QP, in, resp))
+		return false;
+	known[QPN][know(QP, resp.core.base.qp_handle)] = resp.core.base.qpn;
+	num_known[QPN] = num_known[QP];
+	take_map(&resp.ours.sq, QP, false, resp.core.base.qpn);
+	take_map(&resp.ours.rq, QP, true, resp.core.base.qpn);
+	return true;
+}
+
+static void create_any_over(void)
+{
+	static const uint8_t types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_RAW_PACKET,
+					 IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV };
+
+	create_over(types[pick(ARRAY_SIZE(types))], number(TABLE), pick(4));
+}
+
+static void destroy_ex(void)
+{
+	struct ib_uverbs_ex_destroy_wq wq = { .wq_handle = number(WQ) };
+	struct { struct ib_uverbs_ex_destroy_wq_resp core; } resp;
+	struct ib_uverbs_ex_destroy_rwq_ind_table table = { .ind_tbl_handle = number(TABLE) };
+	struct { uint64_t core; } none;
+
+	if (pick(2))
+		EXCMD(DESTROY_WQ, wq, resp);
+	else
+		EXCMD(DESTROY_RWQ_IND_TBL, table, none);
 }
 
 static void create_srq(void)
@@ -791,7 +918,8 @@ static const struct {
 	{ create_ah, 4 }, { open_xrcd, 2 }, { modify_qp, 2 }, { connect_qp, 20 }, { query_qp, 2 },
 	{ attach, 2 }, { destroy, 8 }, { doorbell, 8 }, { post, 60 }, { scribble, 4 },
 	{ map_anything, 4 }, { tag_op, 4 }, { dm_alloc, 2 }, { dm_use, 4 }, { advise, 2 },
-	{ any_call, 8 }, { any_command, 8 },
+	{ any_call, 8 }, { any_command, 8 }, { create_wq, 6 }, { modify_wq, 3 }, { create_table, 4 },
+	{ create_any_over, 6 }, { destroy_ex, 2 },
 };
 
 static void deed(void)
@@ -880,6 +1008,16 @@ static bool gone(pid_t pid, double seconds)
 }
 
 /* One after another, each for a moment */
+/* What calls need, and where they go */
+static void any_up(char *path, size_t len)
+{
+	snprintf(path, len, "/dev/infiniband/%s", ea.ctx->device->dev_name);
+	self.gid = ea.gid;
+	self.gid_index = ea.gid_index;
+	self.mem = mmap(NULL, MEM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	sum = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
 static void any(void)
 {
 	/* what the program beside these has none of */
@@ -892,11 +1030,7 @@ static void any(void)
 	char path[300];
 
 	diag("%.0f s from SEED=%llu", seconds, (unsigned long long)seed);
-	snprintf(path, sizeof(path), "/dev/infiniband/%s", ea.ctx->device->dev_name);
-	self.gid = ea.gid;
-	self.gid_index = ea.gid_index;
-	self.mem = mmap(NULL, MEM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	sum = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	any_up(path, sizeof(path));
 	counters_read(&ea, names, ARRAY_SIZE(names), before);
 	while (now() < end) {
 		struct rng life = { .s = seed };
@@ -1163,6 +1297,40 @@ static void other_user(void)
 	mr_drop(mr);
 }
 
+/* --- a queue pair over a table ---------------------- */
+
+/*
+ * Such a one has no queues of its own, and the core takes it for any type. rdma-core would not
+ * ask for one that is not for raw packets, so this does.
+ */
+static void tables(void)
+{
+	static const struct { const char *name; uint8_t type; } types[] = {
+		{ "RC", IBV_QPT_RC }, { "UC", IBV_QPT_UC }, { "UD", IBV_QPT_UD },
+		{ "XRC initiator", IBV_QPT_XRC_SEND },
+	};
+
+	char path[300];
+
+	any_up(path, sizeof(path));
+	straight = true;
+	open_raw(path);
+	create_pd();
+	create_cq();
+	for (int i = 0; i < 4; i++)
+		create_wq();
+	create_table();
+	is(num_known[TABLE], 1, "an indirection table");
+	for (unsigned int i = 0; i < ARRAY_SIZE(types); i++) {
+		ok(!create_over(types[i].type, known[TABLE][0], 0) && errno == EOPNOTSUPP,
+		   "no %s queue pair over it", types[i].name);
+		ok(!create_over(types[i].type, known[TABLE][0], 4) && errno == EOPNOTSUPP,
+		   "nor one that sends");
+	}
+	close(self.fd);
+	straight = false;
+}
+
 /* --- a chain ---------------------- */
 
 #define CHAIN 128
@@ -1228,6 +1396,7 @@ static void chain(void)
 
 static const struct test tests[] = {
 	TEST(chain),
+	TEST(tables),
 	TEST(any),
 	TEST(other_user),
 };

@@ -534,7 +534,9 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	if (!has_type(init->qp_type, udata) || (init->create_flags && !raw))
+	/* over an indirection table it would have no queues, and the core takes it for any type */
+	if (!has_type(init->qp_type, udata) ||
+	    ((init->create_flags || init->rwq_ind_tbl) && !raw))
 		return -EOPNOTSUPP;
 	if ((!raw && !sroce_udata_clear(udata)) || (udata && udata->outlen < sizeof(resp)))
 		return -EINVAL;
