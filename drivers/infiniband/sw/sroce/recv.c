@@ -1111,12 +1111,15 @@ static void recv_xrc(struct sroce_qp *qp, struct sroce_rx *rx)
 	rq->srq = sroce_srq_get(qp_dev(qp), rx->pkt.srqn);
 	if (rq->srq && rq->srq->ibsrq.srq_type == IB_SRQT_XRC &&
 	    rq->srq->ibsrq.ext.xrc.xrcd == qp->ibqp.xrcd &&
-	    (!rq->has_wqe || rq->wqe_srqn == rx->pkt.srqn))
+	    (!rq->has_wqe || rq->wqe_srqn == rx->pkt.srqn)) {
 		recv_dispatch(qp, rx);
-	else
+		xrc_end(qp);
+	} else {
+		/* what has been taken is of another queue than this one, which may be a stranger's */
+		xrc_end(qp);
 		/* Annex A14: XRC SRQ domain violation */
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
-	xrc_end(qp);
+	}
 }
 
 static bool recv_take(struct sroce_qp *qp, struct sroce_rx *rx)
