@@ -344,6 +344,8 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	rq->report = false;
 	rq->greet = false;
 	rq->greetings = 0;
+	/* there is no path that it could take any more */
+	clear_bit(SROCE_RESP_CNP, &rq->flags);
 	while ((late = list_first_entry_or_null(&rq->late, struct sroce_late, entry)))
 		sroce_wait_over(qp, late);
 	sroce_kept_purge(qp, &rq->kept);
