@@ -185,9 +185,13 @@ void sroce_av_release_all(struct sroce_dev *sdev)
 
 	rcu_read_lock();
 	xa_for_each(&sdev->avs, num, av) {
+		/* else its end lets go of the route, without the lock */
+		if (!refcount_inc_not_zero(&av->ref))
+			continue;
 		spin_lock_bh(&av->lock);
 		sroce_path_release(&av->path);
 		spin_unlock_bh(&av->lock);
+		sroce_av_put(av);
 	}
 	rcu_read_unlock();
 }
