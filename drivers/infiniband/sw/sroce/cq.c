@@ -239,9 +239,15 @@ int sroce_resize_cq(struct ib_cq *ibcq, SROCE_RESIZE_CQ_CQE cqe, struct ib_udata
 int sroce_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
 	struct sroce_cq *cq = to_scq(ibcq);
+	struct sroce_queue q;
 
 	hrtimer_cancel(&cq->mod_timer);
-	sroce_queue_free(&cq->q);
+	/* the core may still show it (restrack.c) */
+	spin_lock_bh(&cq->lock);
+	q = cq->q;
+	cq->q.ring = NULL;
+	spin_unlock_bh(&cq->lock);
+	sroce_queue_free(&q);
 	atomic_dec(&to_sdev(ibcq->device)->num_cq);
 	return 0;
 }

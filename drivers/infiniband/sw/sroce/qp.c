@@ -945,9 +945,10 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct sroce_dev *sdev = to_sdev(ibqp->device);
 	struct sroce_qp *qp = to_sqp(ibqp);
+	struct sroce_qpn *num = qp->num;
 
 	gsi_unregister(qp);
-	qpn_retire(qp->num);
+	qpn_retire(num);
 
 	/* in RESET, no turn does anything or arms the timer */
 	claim_both(qp);
@@ -962,7 +963,8 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	rq_destroy(qp);
 	sq_destroy(qp);
 	sroce_raw_destroy(qp);
-	sroce_qpn_put(qp->num);
+	WRITE_ONCE(qp->num, NULL);
+	sroce_qpn_put(num);
 	atomic_dec(&sdev->num_qp);
 	return 0;
 }

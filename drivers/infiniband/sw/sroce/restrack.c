@@ -46,15 +46,19 @@ int sroce_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 	struct res_value v[] = {
 		{ "prod", }, { "cons", }, { "arm", }, { "overflown", },
 	};
+	bool there;
 
-	/* the ring may be exchanged */
+	/* the ring may be exchanged; or be gone, where the core forgets the queue after us */
 	spin_lock_bh(&cq->lock);
-	v[0].value = cq->prod;
-	v[1].value = READ_ONCE(cq->q.ring->cons);
-	v[2].value = READ_ONCE(cq->q.ring->arm);
-	v[3].value = cq->overflown;
+	there = cq->q.ring;
+	if (there) {
+		v[0].value = cq->prod;
+		v[1].value = READ_ONCE(cq->q.ring->cons);
+		v[2].value = READ_ONCE(cq->q.ring->arm);
+		v[3].value = cq->overflown;
+	}
 	spin_unlock_bh(&cq->lock);
-	return res_put(msg, v, ARRAY_SIZE(v));
+	return there ? res_put(msg, v, ARRAY_SIZE(v)) : 0;
 }
 
 /**
@@ -95,7 +99,8 @@ int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	const struct sroce_qp *qp = to_sqp(ibqp);
 	const struct sroce_sq *sq = &qp->sq;
 	const struct sroce_rq *rq = &qp->rq;
-	const struct res_value v[] = {
+	const struct sroce_qpn *num;
+	struct res_value v[] = {
 		{ "sq_una", READ_ONCE(sq->una) },
 		{ "sq_nxt", READ_ONCE(sq->nxt) },
 		{ "sq_fetched", READ_ONCE(sq->fetched) },
@@ -107,9 +112,15 @@ int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 		{ "rq_epsn", READ_ONCE(rq->epsn) },
 		{ "rq_msn", READ_ONCE(rq->msn) },
 		{ "mtu", READ_ONCE(qp->mtu) },
-		{ "tx_skbs", atomic_read(&qp->num->tx_skbs) },
+		{ "tx_skbs", },
 	};
 
+	/* it may be on its way out, where the core forgets the queue pair after us */
+	rcu_read_lock();
+	num = READ_ONCE(qp->num);
+	if (num)
+		v[ARRAY_SIZE(v) - 1].value = atomic_read(&num->tx_skbs);
+	rcu_read_unlock();
 	return res_put(msg, v, ARRAY_SIZE(v));
 }
 
@@ -126,13 +137,17 @@ int sroce_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)
 	struct res_value v[] = {
 		{ "prod", }, { "cons", }, { "entries", }, { "limit", }, { "broken", },
 	};
+	bool there;
 
 	spin_lock_bh(&srq->lock);
-	v[0].value = READ_ONCE(srq->q.ring->prod);
-	v[1].value = srq->cons;
-	v[2].value = srq->q.mask + 1;
-	v[3].value = srq->limit;
-	v[4].value = srq->broken;
+	there = srq->q.ring;
+	if (there) {
+		v[0].value = READ_ONCE(srq->q.ring->prod);
+		v[1].value = srq->cons;
+		v[2].value = srq->q.mask + 1;
+		v[3].value = srq->limit;
+		v[4].value = srq->broken;
+	}
 	spin_unlock_bh(&srq->lock);
-	return res_put(msg, v, ARRAY_SIZE(v));
+	return there ? res_put(msg, v, ARRAY_SIZE(v)) : 0;
 }

@@ -378,10 +378,16 @@ int sroce_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 int sroce_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 {
 	struct sroce_srq *srq = to_ssrq(ibsrq);
+	struct sroce_queue q;
 
 	srqn_free(srq);
 	sroce_tm_destroy(srq);
-	sroce_queue_free(&srq->q);
+	/* the core may still show it (restrack.c) */
+	spin_lock_bh(&srq->lock);
+	q = srq->q;
+	srq->q.ring = NULL;
+	spin_unlock_bh(&srq->lock);
+	sroce_queue_free(&q);
 	atomic_dec(&to_sdev(ibsrq->device)->num_srq);
 	return 0;
 }
