@@ -260,8 +260,8 @@ static void srq_domain(void)
 		die("destroy");
 }
 
-/* Datagrams to nowhere are lost, each of them, and the queue goes on. */
-static void ud_nowhere(void)
+/* Datagrams that don't leave, by @cmd, are lost, each of them, and the queue goes on. */
+static void ud_lost(const char *cmd, const char *where)
 {
 	struct ibv_ah_attr aa = {
 		.is_global = 1, .port_num = 1,
@@ -291,8 +291,7 @@ static void ud_nowhere(void)
 	a.qp_state = IBV_QPS_RTS;
 	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN))
 		die("UD to RTS");
-	if (system("ip -n a link set v0 down"))
-		die("ip link");
+	command(cmd);
 	for (i = 0; i < 3; i++)
 		wr[i] = (struct ibv_send_wr) {
 			.wr_id = i, .opcode = IBV_WR_SEND, .send_flags = SIG,
@@ -303,7 +302,7 @@ static void ud_nowhere(void)
 	if (ibv_post_send(qp, wr, &bad))
 		die("post_send");
 	for (i = 0; i < 3; i++)
-		wc_is(ia.send_cq, i, IBV_WC_SUCCESS, NULL, "datagram %d to nowhere", i);
+		wc_is(ia.send_cq, i, IBV_WC_SUCCESS, NULL, "datagram %d %s", i, where);
 	wr[2].wr_id = 3;
 	if (ibv_post_send(qp, &wr[2], &bad))
 		die("post_send");
@@ -311,6 +310,19 @@ static void ud_nowhere(void)
 	if (ibv_destroy_qp(qp) || ibv_destroy_ah(ah) || ibv_destroy_cq(ia.send_cq))
 		die("destroy");
 	mr_drop(mr);
+}
+
+static void ud_nowhere(void)
+{
+	ud_lost("ip -n a link set v0 down", "to nowhere");
+}
+
+/* What the host's own rules drop looks like a queue that is full. */
+static void ud_denied(void)
+{
+	ud_lost("tc -n a qdisc add dev v0 clsact && "
+		"tc -n a filter add dev v0 egress matchall action drop", "to whom tc denies it");
+	command("tc -n a qdisc del dev v0 clsact");
 }
 
 static const struct test tests[] = {
@@ -321,6 +333,7 @@ static const struct test tests[] = {
 	TEST(send_hole),
 	TEST(srq_domain),
 	TEST(ud_nowhere),
+	TEST(ud_denied),
 };
 
 int main(int argc, char **argv)

@@ -28,6 +28,9 @@
 #define SEND_TURNS_SOFTIRQ	8
 #define SEND_TURNS_PROCESS	64
 
+/* Times that a queue may refuse a packet that nobody counts retries of: 32 ms and more (retry.c) */
+#define REFUSALS_MAX		64
+
 /* One turn at a send side. */
 struct send_turn {
 	struct sroce_qp *qp;
@@ -250,6 +253,19 @@ static void av_unlock(struct sroce_av *av)
 }
 
 /*
+ * A device's queue that is full has room soon. What the host's rules will not have (tc's
+ * "drop", a burst longer than a bucket) looks the same and stays refused: where nobody counts
+ * retries, it is lost in the end, as it would be on the way, and what is behind it goes on.
+ */
+static bool refused_for_good(struct sroce_qp *qp)
+{
+	if (qp_reliable(qp) || ++qp->sq.refusals < REFUSALS_MAX)
+		return false;
+	qp->sq.refusals = 0;
+	return true;
+}
+
+/*
  * What is collected leaves. What has been refused was never sent: its PSNs are
  * still to be used. Nobody acknowledges unreliable packets: they are done.
  */
@@ -270,8 +286,12 @@ static enum send_result send_flush(struct send_turn *turn)
 	err = sroce_burst_send(&turn->burst);
 	if (err == -ENOBUFS) {
 		sroce_qp_count(qp, TX_DROPPED);
-		sroce_send_seek(qp, turn->start);
-		return SEND_BACK;
+		if (!refused_for_good(qp)) {
+			sroce_send_seek(qp, turn->start);
+			return SEND_BACK;
+		}
+	} else {
+		qp->sq.refusals = 0;
 	}
 	turn->start = qp->sq.psn_nxt;
 	if (!qp_reliable(qp))
@@ -641,10 +661,14 @@ static enum send_result send_frame(struct send_turn *turn)
 	case -ENOMEM:
 	case -ENOBUFS:
 		sroce_qp_count(qp, TX_DROPPED);
-		return SEND_BACK;
+		if (!refused_for_good(qp))
+			return SEND_BACK;
+		break;
 	case -ENODEV:
 		/* the queue pair is about to hear of it */
 		return SEND_STOP;
+	default:
+		sq->refusals = 0;
 	}
 	sroce_qp_count(qp, TX_RAW);
 	sq->nxt += swqe->num_blocks;

@@ -939,6 +939,7 @@ enum sroce_sq_flag {
  * @no_route: what is to be sent waits for one
  * @broken: the ring's indices made no sense: it is not looked at again
  * @drained: the event for this stay in SQD has been raised
+ * @refusals: of the same packet, in a row, by what sends it
  * @deadline: of the retransmission or RNR timer; KTIME_MAX for none
  * @backoff: the device was full: try again at this time; KTIME_MAX for never
  * @due: the first deadline of all, at the end of a turn: for the timer, which owns nothing
@@ -1002,6 +1003,7 @@ struct sroce_sq {
 	bool no_route;
 	bool broken;
 	bool drained;
+	u8 refusals;
 	ktime_t deadline;
 	ktime_t backoff;
 	ktime_t due;
