@@ -18,7 +18,7 @@ spread() { # PROCESSORS, as a mask
 }
 
 spread=$(ip netns exec a cat /sys/class/net/v0/queues/rx-0/rps_cpus 2>/dev/null)
-for t in ${HOSTILE:-every_rc ${LONG:+every_rc4} every_uc every_ud every_xrc truncated responses notified strange_srq fuzz}; do
+for t in ${HOSTILE:-every_rc ${LONG:+every_rc4} every_uc every_ud every_xrc truncated responses notified remembered strange_srq fuzz}; do
 	if [ "$t" = fuzz ]; then spread "$spread"; else spread 0; fi
 	tap_from "$t" "$BIN/hostile" -d roce0 -D roce1 "$t"
 done

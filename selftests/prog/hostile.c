@@ -980,6 +980,46 @@ static void attack_cut(struct victim *v, uint8_t opcode, unsigned int *num, unsi
 }
 
 /*
+ * An ATOMIC comes again, its answer was lost. While the program sets in SQD how many it
+ * answers at a time, what has been done is not forgotten but for want of room.
+ */
+static void remembered(void)
+{
+	static const struct { int max; unsigned int answers; } tries[] = {
+		{ 4, 1 }, { 1, 1 }, { 8, 1 }, { 2, 1 }, { 0, 0 },
+	};
+	const uint8_t opcode = transports[RC] << 5 | 0x14;
+	struct answer got[MAX_ANSWERS];
+	static struct pkt k;
+	struct victim v;
+	uint64_t word;
+
+	victim_create(&v, RC, V6, 1);
+	prepare(&v, IBV_QPS_RTS, NONE);
+	build(&k, &v, opcode, v.psn);
+	seal(&k, V6);
+	put_out(&k, V6);
+	is(answers(got, v.num), 1, "an ATOMIC is answered");
+	word = *(uint64_t *)((uint8_t *)room->addr + 64);
+	if (qp_to(v.qp, IBV_QPS_SQD))
+		die("SQD");
+	for (unsigned int i = 0; i < ARRAY_SIZE(tries); i++) {
+		struct ibv_qp_attr a = { .qp_state = IBV_QPS_SQD, .max_dest_rd_atomic = tries[i].max };
+
+		errno = ibv_modify_qp(v.qp, &a, IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC);
+		if (errno)
+			die("max_dest_rd_atomic");
+		put_out(&k, V6);
+		is(answers(got, v.num), tries[i].answers, "with room for %d it is answered again, if at all",
+		   tries[i].max);
+		if (tries[i].answers)
+			is(kind_of(&got[0]), DATA, "by what it was");
+	}
+	ok(*(volatile uint64_t *)((uint8_t *)room->addr + 64) == word, "and not done again");
+	victim_destroy(&v);
+}
+
+/*
  * XRC: a message for one queue whose second packet names another, of a domain that is a
  * stranger's: what has been taken ends where it was taken, and the stranger hears nothing.
  */
@@ -1188,11 +1228,11 @@ static void responses(void)
 	static const char * const names[] = { "a WRITE", "a READ", "an ATOMIC" };
 	struct answer got[MAX_ANSWERS];
 	struct victim v;
+	struct ibv_wc wc;
 
 	victim_create(&v, RC, V6, 1);
 	for (unsigned int i = 0; i < ARRAY_SIZE(replies); i++) {
 		const struct reply *r = &replies[i];
-		struct ibv_wc wc;
 
 		v.sq_psn = (v.sq_psn + 0xfffff0) & 0xffffff;
 		prepare(&v, IBV_QPS_RTS, NONE);
@@ -1212,6 +1252,17 @@ static void responses(void)
 		wc_is(v.cq, 5, IBV_WC_SUCCESS, NULL, "and ends well with what is right");
 	}
 	ok(room_whole(), "no byte elsewhere");
+
+	prepare(&v, IBV_QPS_RTS, NONE);
+	ask(&v, WRITES);
+	ask(&v, WRITES);
+	answers(got, v.num);
+	reply(&v, 0x11, 5, 0x40, 0);
+	answers(got, v.num);
+	ok(!ibv_poll_cq(v.cq, 1, &wc), "a reserved kind acknowledges nothing before it either");
+	reply(&v, 0x11, 5, 0x1f, 0);
+	wc_is(v.cq, 5, IBV_WC_SUCCESS, NULL, "a WRITE");
+	wc_is(v.cq, 5, IBV_WC_SUCCESS, NULL, "and another");
 	victim_destroy(&v);
 }
 
@@ -1764,6 +1815,7 @@ static const struct test tests[] = {
 	TEST(truncated, .with = with_all),
 	TEST(responses, .with = with_all),
 	TEST(notified, .with = with_all),
+	TEST(remembered, .with = with_all),
 	TEST(strange_srq, .with = with_all),
 	TEST(fuzz, .with = with_all),
 };

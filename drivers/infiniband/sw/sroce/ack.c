@@ -199,12 +199,19 @@ static u32 pkt_upto(const struct wire_pkt *pkt)
 static void ack_acknowledge(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	const u8 syndrome = rx->pkt.syndrome;
+	const u8 kind = syndrome & WIRE_AETH_KIND_MASK;
 	const u32 upto = pkt_upto(&rx->pkt);
-	const u32 limit = ack_limit(&qp->sq, upto);
+	u32 limit;
 
+	/* a reserved kind: dropped silently, table 46 */
+	if (kind != WIRE_AETH_ACK && kind != WIRE_AETH_RNR_NAK && kind != WIRE_AETH_NAK) {
+		sroce_qp_count(qp, STALE_ACK);
+		return;
+	}
+	limit = ack_limit(&qp->sq, upto);
 	sroce_ack_advance(qp, limit);
 
-	switch (syndrome & WIRE_AETH_KIND_MASK) {
+	switch (kind) {
 	case WIRE_AETH_ACK:
 		/* the response of a READ or ATOMIC before it got lost (9.7.5.2.2) */
 		if (limit != upto)
@@ -228,9 +235,6 @@ static void ack_acknowledge(struct sroce_qp *qp, struct sroce_rx *rx)
 		else
 			sroce_repair_nak(qp, syndrome);
 		return;
-	default:
-		/* a reserved kind: dropped silently, table 46 */
-		sroce_qp_count(qp, STALE_ACK);
 	}
 }
 

@@ -784,15 +784,23 @@ static void set_state(struct sroce_qp *qp, enum ib_qp_state next)
 		enter_state[next](qp);
 }
 
-/* What was remembered is forgotten. Return: the old ones, to be freed. */
+/*
+ * In SQD, requests of the peer may still be to be answered, or come again: the newest
+ * stay, as many as there is room for. Return: the old ones, to be freed.
+ */
 static struct sroce_res *set_resources(struct sroce_qp *qp, struct sroce_res *res, u32 num)
 {
 	struct sroce_rq *rq = &qp->rq;
+	u32 i = rq->num_res - min3(rq->num_res, rq->max_res, num);
 
+	rq->num_owed = 0;
+	for (; i != rq->num_res; i++) {
+		res[i % num] = rq->res[i % rq->max_res];
+		rq->num_owed += res[i % num].owed;
+	}
+	rq->first_owed = 0;
 	swap(rq->res, res);
 	rq->max_res = num;
-	rq->num_res = 0;
-	rq->num_owed = 0;
 	return res;
 }
 
