@@ -27,6 +27,11 @@ void sroce_ack_later(struct sroce_qp *qp, struct sroce_rx *rx)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_late *last = NULL;
 
+	/* nothing has been asked, and no owner would come for it */
+	if (!sq->q.ring || READ_ONCE(qp->state) < IB_QPS_RTS) {
+		sroce_qp_count(qp, RX_WRONG_STATE);
+		return;
+	}
 	spin_lock_bh(&sq->late_lock);
 	if (sq->num_late)
 		last = list_last_entry(&sq->late, struct sroce_late, entry);

@@ -45,6 +45,7 @@ void sroce_gaps_arrived(struct sroce_sq *sq, u32 psn)
 void sroce_gaps_moved(struct sroce_qp *qp, u32 num)
 {
 	struct sroce_sweep *sweep = &qp->sq.sweep;
+	struct sroce_cwnd *cwnd = &qp->sq.cwnd;
 	const u32 una = qp->sq.psn_una;
 
 	sweep->arrived -= min(sweep->arrived, num);
@@ -53,6 +54,8 @@ void sroce_gaps_moved(struct sroce_qp *qp, u32 num)
 		sweep->newest = una;
 	if (wire_psn_diff(sweep->end, una) < 0)
 		sweep->end = una;
+	if (wire_psn_diff(cwnd->recover, una) < 0)
+		cwnd->recover = una;
 }
 
 static bool gap_has(const struct sroce_gap *gap, u32 psn)

@@ -133,6 +133,7 @@ bool sroce_resp_again(struct sroce_qp *qp, const struct wire_pkt *pkt)
 {
 	struct sroce_rq *rq = &qp->rq;
 	struct sroce_res *res = find_res(rq, pkt->psn);
+	bool rest, part;
 	u32 k, end;
 
 	if (!res || res->class != pkt->op->class)
@@ -145,11 +146,16 @@ bool sroce_resp_again(struct sroce_qp *qp, const struct wire_pkt *pkt)
 		rq->greetings++;
 		rq->greet = true;
 	}
-	/* a part of what is about to be given anyway */
-	if (res->owed && end != res->num_pkts && res->end == res->num_pkts && res->next <= k)
+	/* of what is asked for, and of what is under way */
+	rest = end == res->num_pkts;
+	part = res->owed && res->end != res->num_pkts;
+	/* what is about to be given anyway */
+	if (!rest && res->owed && !part && res->next <= k)
 		return true;
-	/* several parts may be missing: one after the other */
-	if (res->owed && end != res->num_pkts && res->end != res->num_pkts)
+	if (rest && part && res->resume && res->resume <= k)
+		return true;
+	/* several parts may be missing, the last of them up to the end: one after the other */
+	if (part && (!rest || k > res->next))
 		return part_later(rq, pkt->psn, end);
 	give_again(rq, res, k, end);
 	return true;
@@ -269,7 +275,7 @@ static enum resp_result read_memory(struct sroce_qp *qp, const struct sroce_res 
 		void *from = sroce_mr_span(read->mr, addr, &n, false);
 
 		if (!from) {
-			if (fault->err)
+			if (sroce_fault_refused(fault, read->mr->key, addr, false))
 				return RESP_ACCESS;
 			sroce_fault_start(fault, read->pd, read->srq, read->mr->key, addr,
 					  min_t(u32, res->len - off, RESP_FAULT_LEN), false);
@@ -380,6 +386,8 @@ static void resp_refuse(struct sroce_qp *qp, u32 psn)
 	rq->respond = true;
 	sroce_qp_event(qp, IB_EVENT_QP_ACCESS_ERR);
 	sroce_qp_error_locked(qp);
+	/* what it was to send is flushed */
+	tasklet_schedule(&qp->sq.task);
 }
 
 /*
