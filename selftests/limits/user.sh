@@ -46,7 +46,9 @@ for c in rdma memory; do
 		export QUOTA_HANDLES=3 QUOTA_OBJECTS=60
 		wait_for 30 test -s $cg/rdma.max
 	fi
-	tap_from "$t" in_cgroup "$BIN/limits" -d roce0 -D roce1 "$t"
+	for t in $t $([ $c = rdma ] || echo memory_on_demand); do
+		tap_from "$t" in_cgroup "$BIN/limits" -d roce0 -D roce1 "$t"
+	done
 	[ $c != rdma ] || is "$(still_charged)" "" "nothing is charged any more"
 done
 

@@ -705,6 +705,13 @@ static long long cgroup_says(const char *file, const char *begin, const char *wo
 	return v;
 }
 
+static bool has_odp(void)
+{
+	struct ibv_device_attr_ex attr = {};
+
+	return !ibv_query_device_ex(ea.ctx, NULL, &attr) && attr.odp_caps.general_caps;
+}
+
 static long long charged(const char *what)
 {
 	return cgroup_says("rdma.current", ea.name, what);
@@ -806,6 +813,41 @@ static void memory(void)
 		die("destroy");
 	all = cgroup_says("memory.current", "", "") - had;
 	ok(all < 4 << 20, "and none of them: %lld bytes", all);
+}
+
+/*
+ * What is noted of memory on demand, by threads of the kernel: a page of the process's own
+ * for each 512, that is 2 MiB for a gigabyte of nothing.
+ */
+static void memory_on_demand(void)
+{
+	const uint32_t len = 1 << 30;
+	const long long had = cgroup_says("memory.current", "", "");
+	const double end = now() + 10 * PATIENCE;
+	struct ibv_sge sge = { .length = len };
+	struct ibv_mr *mr;
+	long long more;
+	void *m;
+
+	if (!has_odp()) {
+		skip("no on-demand paging in this kernel", "memory on demand");
+		return;
+	}
+	m = mmap(NULL, len, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	mr = m == MAP_FAILED ? NULL : ibv_reg_mr(ea.pd, m, len, IBV_ACCESS_ON_DEMAND);
+	if (!mr)
+		die("memory on demand");
+	sge.addr = (uintptr_t)m;
+	sge.lkey = mr->lkey;
+	if (ibv_advise_mr(ea.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1))
+		die("advise_mr");
+	do {
+		usleep(10000);
+		more = cgroup_says("memory.current", "", "") - had;
+	} while (more < 2 << 20 && now() < end);
+	ok(more >= 2 << 20, "what is noted of memory on demand: %lld bytes", more);
+	if (ibv_dereg_mr(mr) || munmap(m, len))
+		die("dereg_mr");
 }
 
 /* What is pinned of this process, in bytes */
@@ -969,6 +1011,7 @@ static const struct test tests[] = {
 	TEST(objects, .with = with_shared),
 	TEST(quota, .with = with_shared),
 	TEST(memory),
+	TEST(memory_on_demand),
 	TEST(memlock),
 	TEST(nobody),
 };

@@ -9,6 +9,7 @@
  * pages that the process has given back.
  */
 #include <linux/hmm.h>
+#include <linux/memcontrol.h>
 #include <linux/mmu_notifier.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/mm.h>
@@ -348,11 +349,15 @@ static int chunk_map(struct odp_chunk *chunk, unsigned long addr, unsigned long 
 static int odp_map(struct sroce_odp *odp, unsigned long addr, unsigned long end,
 		   enum odp_how how)
 {
+	struct mem_cgroup *memcg, *before;
 	int err = 0;
 
 	/* the process may be gone while its device is not */
 	if (end > odp->mm->task_size || !mmget_not_zero(odp->mm))
 		return -EFAULT;
+	/* chunks and page tables are the process's, whoever works for it */
+	memcg = get_mem_cgroup_from_mm(odp->mm);
+	before = set_active_memcg(memcg);
 	while (!err && addr < end) {
 		struct odp_chunk *chunk = chunk_get(odp, addr);
 		unsigned long n;
@@ -369,6 +374,8 @@ static int odp_map(struct sroce_odp *odp, unsigned long addr, unsigned long end,
 		if (!err && fatal_signal_pending(current))
 			err = -EINTR;
 	}
+	set_active_memcg(before);
+	mem_cgroup_put(memcg);
 	/* the last user's memory is not to be torn down by who waits for this */
 	mmput_async(odp->mm);
 	return err;
