@@ -249,30 +249,34 @@ static bool chunk_empty(const struct odp_chunk *chunk)
 	return !memchr_inv(chunk->page, 0, CHUNK_PAGES * sizeof(*chunk->page));
 }
 
-static void chunk_destroy(struct odp_chunk *chunk)
+/* Nothing is noted in it, and nothing will be. */
+static void chunk_free(struct odp_chunk *chunk)
 {
-	const unsigned long last = chunk->start + CHUNK_SIZE - 1;
 	struct sroce_odp *odp = chunk->odp;
-	bool empty;
 
 	xa_erase(&odp->chunks, chunk->start >> CHUNK_SHIFT);
 	odp->num_chunks--;
-
-	mutex_lock(&odp->forget_lock);
-	/* many are, at a time, where a sweep has somebody wait (below) */
-	empty = chunk_empty(chunk);
-	/* who found the chunk before it was erased has done so under this lock */
+	/* who found the chunk before has done so under this lock */
 	write_lock_pages(odp);
-	if (!empty)
-		chunk_disable(chunk, chunk->start, last);
 	write_unlock_pages(odp);
-	if (!empty)
-		chunk_forget(chunk, chunk->start, last);
-	mutex_unlock(&odp->forget_lock);
 
 	mmu_interval_notifier_remove(&chunk->notifier);
 	kfree(chunk->page);
 	kfree(chunk);
+}
+
+static void chunk_destroy(struct odp_chunk *chunk)
+{
+	const unsigned long last = chunk->start + CHUNK_SIZE - 1;
+	struct sroce_odp *odp = chunk->odp;
+
+	mutex_lock(&odp->forget_lock);
+	write_lock_pages(odp);
+	chunk_disable(chunk, chunk->start, last);
+	write_unlock_pages(odp);
+	chunk_forget(chunk, chunk->start, last);
+	mutex_unlock(&odp->forget_lock);
+	chunk_free(chunk);
 }
 
 /* The process may have left chunks behind that it has no memory in any more. */
@@ -284,7 +288,7 @@ static void sweep_chunks(struct sroce_odp *odp)
 	lockdep_assert_held_write(&odp->sem);
 	xa_for_each(&odp->chunks, i, chunk)
 		if (chunk_empty(chunk))
-			chunk_destroy(chunk);
+			chunk_free(chunk);
 	odp->sweep_at = max(2 * odp->num_chunks, SWEEP_MIN);
 }
 
