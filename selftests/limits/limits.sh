@@ -16,7 +16,7 @@ hosts_up
 links_up
 tests_of limits promised requests pieces completions objects
 probe sch_netem
-if tc -n a qdisc add dev v0 root netem delay 300ms limit 10000 2>/dev/null; then
+if tc -n a qdisc add dev v0 root netem delay $((300 * ${RUN_PATIENCE:-1}))ms limit 10000 2>/dev/null; then
 	tests_of limits outstanding
 else
 	skip "outstanding READs" "no netem in this kernel"

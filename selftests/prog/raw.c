@@ -348,11 +348,22 @@ static bool queue_sees(struct queue *q, const struct frame *f)
 	return false;
 }
 
+/* What hosts have to say to each other at any time: ARP, ICMPv6 (neighbours, groups) */
+static bool chatter(const struct got *g)
+{
+	const uint16_t type = g->b[12] << 8 | g->b[13];
+
+	return !g->status && (type == 0x0806 || (type == 0x86dd && (g->b[20] == 58 || !g->b[20])));
+}
+
 static bool queue_quiet(struct queue *q)
 {
 	struct got g;
+	bool any;
 
-	if (!queue_get(q, &g, 0.05))
+	while ((any = queue_get(q, &g, 0.05)) && chatter(&g))
+		queue_post(q, g.slot, SLOT);
+	if (!any)
 		return true;
 	diag("status %d, %u bytes", g.status, g.len);
 	return false;
