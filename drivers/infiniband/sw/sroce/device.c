@@ -22,6 +22,20 @@ bool sroce_take(atomic_t *count, int max)
 }
 
 /**
+ * sroce_dev_gone - a link has no netdev any more, or no namespace
+ * @sdev: the link
+ *
+ * Nothing of it sends from here on. Sleeps.
+ */
+void sroce_dev_gone(struct sroce_dev *sdev)
+{
+	WRITE_ONCE(sdev->gone, true);
+	sroce_qp_fatal_all(sdev);
+	sroce_wq_fatal_all(sdev);
+	sroce_av_release_all(sdev);
+}
+
+/**
  * sroce_udata_clear - has the provider asked for nothing that we don't know?
  * @udata: its request; NULL for a kernel consumer
  *

@@ -197,11 +197,8 @@ static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, vo
 		 * The rest of the link goes in the core's own time; what sends
 		 * must not outlive the netdev's namespace.
 		 */
-		WRITE_ONCE(to_sdev(ibdev)->gone, true);
+		sroce_dev_gone(to_sdev(ibdev));
 		sroce_flow_detach(to_sdev(ibdev));
-		sroce_qp_fatal_all(to_sdev(ibdev));
-		sroce_wq_fatal_all(to_sdev(ibdev));
-		sroce_av_release_all(to_sdev(ibdev));
 		sroce_net_detach(to_sdev(ibdev));
 		ib_unregister_device_queued(ibdev);
 		break;

@@ -1122,8 +1122,10 @@ static void __net_exit sroce_pernet_exit(struct net *net)
 	struct sroce_dev *sdev, *next;
 
 	mutex_lock(&sroce_net_lock);
-	list_for_each_entry_safe(sdev, next, &snet->devs, net_entry)
+	list_for_each_entry_safe(sdev, next, &snet->devs, net_entry) {
+		sroce_dev_gone(sdev);
 		detach_locked(sdev);
+	}
 	mutex_unlock(&sroce_net_lock);
 }
 

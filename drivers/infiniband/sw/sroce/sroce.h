@@ -1568,6 +1568,7 @@ extern const struct ib_device_ops sroce_dev_ops;
 bool sroce_port_up(const struct net_device *ndev);
 enum ib_mtu sroce_port_mtu(struct ib_device *ibdev);
 bool sroce_take(atomic_t *count, int max);
+void sroce_dev_gone(struct sroce_dev *sdev);
 bool sroce_udata_clear(struct ib_udata *udata);
 
 /* ah.c */
