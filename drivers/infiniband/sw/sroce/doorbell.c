@@ -107,7 +107,8 @@ static pid_t take_reader(void)
 
 static unsigned long switches(const struct task_struct *task)
 {
-	return task->nvcsw + task->nivcsw;
+	/* the scheduler's, which may come in between */
+	return READ_ONCE(task->nvcsw) + READ_ONCE(task->nivcsw);
 }
 
 /*
