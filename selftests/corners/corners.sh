@@ -11,7 +11,8 @@ tests_of corners early bind_behind inv_behind read_hole send_hole srq_domain
 probe sch_ingress
 probe cls_matchall
 probe act_gact
-if tc -n a qdisc add dev v0 clsact 2>/dev/null && tc -n a filter add dev v0 egress matchall action ok 2>/dev/null; then
+if tc -n a qdisc add dev v0 clsact 2>/dev/null &&
+	tc -n a filter add dev v0 egress matchall action ok 2>/dev/null; then
 	tc -n a qdisc del dev v0 clsact
 	tests_of corners ud_denied
 else

@@ -14,11 +14,16 @@ two_hosts hostile
 ip -n b addr add fd77::99/64 dev v1 nodad || bail "no second address"
 # one packet after another, or a fuzzer's that may meet on two processors
 spread() { # PROCESSORS, as a mask
-	ip netns exec a sh -c "for q in /sys/class/net/v0/queues/rx-*/rps_cpus; do echo $1 >\$q; done" 2>/dev/null
+	ip netns exec a sh -c "
+		for q in /sys/class/net/v0/queues/rx-*/rps_cpus; do
+			echo $1 >\$q
+		done" 2>/dev/null
 }
 
 spread=$(ip netns exec a cat /sys/class/net/v0/queues/rx-0/rps_cpus 2>/dev/null)
-for t in ${HOSTILE:-every_rc ${LONG:+every_rc4} every_uc every_ud every_xrc truncated responses notified remembered strange_srq fuzz}; do
+all="every_rc ${LONG:+every_rc4} every_uc every_ud every_xrc truncated responses notified remembered
+	strange_srq fuzz"
+for t in ${HOSTILE:-$all}; do
 	if [ "$t" = fuzz ]; then spread "$spread"; else spread 0; fi
 	tap_from "$t" "$BIN/hostile" -d roce0 -D roce1 "$t"
 done

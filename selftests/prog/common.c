@@ -1042,8 +1042,13 @@ struct sroce_ring *ring_at(uint32_t prod)
 bool event_next(const struct end *e, struct ibv_async_event *ev, double seconds)
 {
 	struct pollfd pfd = { .fd = e->ctx->async_fd, .events = POLLIN };
+	const double end = now() + seconds;
+	int n;
 
-	if (poll(&pfd, 1, seconds * 1000) != 1)
+	do {
+		n = poll(&pfd, 1, max(end - now(), 0.0) * 1000);
+	} while (n < 0 && errno == EINTR);
+	if (n != 1)
 		return false;
 	if (ibv_get_async_event(e->ctx, ev))
 		die("%s: get_async_event", e->name);

@@ -320,8 +320,8 @@ static void ud_nowhere(void)
 /* What the host's own rules drop looks like a queue that is full. */
 static void ud_denied(void)
 {
-	ud_lost("tc -n a qdisc add dev v0 clsact && "
-		"tc -n a filter add dev v0 egress matchall action drop", "to whom tc denies it");
+	command("tc -n a qdisc add dev v0 clsact");
+	ud_lost("tc -n a filter add dev v0 egress matchall action drop", "to whom tc denies it");
 	command("tc -n a qdisc del dev v0 clsact");
 }
 

@@ -1117,7 +1117,7 @@ static void recv_xrc(struct sroce_qp *qp, struct sroce_rx *rx)
 		recv_dispatch(qp, rx);
 		xrc_end(qp);
 	} else {
-		/* what has been taken is of another queue than this one, which may be a stranger's */
+		/* what has been taken is of another queue; this one may be a stranger's */
 		xrc_end(qp);
 		/* Annex A14: XRC SRQ domain violation */
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
