@@ -88,9 +88,13 @@ void sroce_doorbell_heard(struct sroce_qp *qp)
 static pid_t take_reader(void)
 {
 	const pid_t me = task_pid_nr(current);
-	struct sroce_readers *r = get_cpu_ptr(&sroce_readers);
-	pid_t pid = r->before == me ? 0 : r->before;
+	struct sroce_readers *r;
+	pid_t pid;
 
+	/* softirqs note others here; and what is pending is not to be run yet */
+	local_irq_disable();
+	r = this_cpu_ptr(&sroce_readers);
+	pid = r->before == me ? 0 : r->before;
 	if (r->last && r->last != me)
 		swap(pid, r->last);
 	r->before = 0;
@@ -101,7 +105,7 @@ static pid_t take_reader(void)
 		r->vain = 0;
 		pid = r->served == me ? 0 : r->served;
 	}
-	put_cpu_ptr(&sroce_readers);
+	local_irq_enable();
 	return pid;
 }
 
