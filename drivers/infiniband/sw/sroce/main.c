@@ -297,9 +297,8 @@ static int __init sroce_init(void)
 {
 	int err;
 
-	err = sroce_icrc_init();
-	if (err)
-		return err;
+	sroce_copy_init();
+	sroce_icrc_init();
 	err = sroce_late_init();
 	if (err)
 		goto err_icrc;

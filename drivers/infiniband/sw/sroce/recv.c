@@ -458,7 +458,7 @@ static enum recv_result place(struct sroce_qp *qp, struct sroce_rx_pos *pos, con
 		if (!to)
 			return recv_fault(qp, addr, sge->length - rq->sge_off, RECV_PROT);
 		if (from) {
-			memcpy(to, from, n);
+			sroce_copy(to, from, n);
 			from += n;
 		} else {
 			sroce_rx_copy(pos, to, n);
@@ -1277,7 +1277,7 @@ bool sroce_recv_middle(struct sroce_qp *qp, const u8 *payload, bool ackreq)
 		/* what has been placed will be once more */
 		if (!to)
 			return false;
-		memcpy(to, payload, n);
+		sroce_copy(to, payload, n);
 		payload += n;
 		addr += n;
 		len -= n;

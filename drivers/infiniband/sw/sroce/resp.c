@@ -281,7 +281,7 @@ static enum resp_result read_memory(struct sroce_qp *qp, const struct sroce_res 
 					  min_t(u32, res->len - off, RESP_FAULT_LEN), false);
 			return RESP_FAULT;
 		}
-		memcpy(to, from, n);
+		sroce_copy(to, from, n);
 		to += n;
 		addr += n;
 		len -= n;

@@ -138,7 +138,7 @@ static enum send_result copy_sges(struct sroce_qp *qp, u8 *to, u32 len)
 		from = sroce_mr_span(mr, addr, &n, false);
 		if (!from)
 			return send_fault(qp, swqe, sge, off);
-		memcpy(to, from, n);
+		sroce_copy(to, from, n);
 		to += n;
 		len -= n;
 		off += n;

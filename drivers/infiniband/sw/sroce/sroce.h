@@ -1844,6 +1844,26 @@ static inline bool sroce_skb_multicast(const struct sk_buff *skb, bool ipv6)
 		      ipv4_is_multicast(ip_hdr(skb)->daddr);
 }
 
+/* copy.c */
+DECLARE_STATIC_KEY_FALSE(sroce_copies_words);
+void sroce_copy_init(void);
+void sroce_copy_words(void *to, const void *from, size_t len);
+u64 sroce_trial(void (*run)(u8 *half, size_t len));
+
+/**
+ * sroce_copy - copy a payload
+ * @to: where to
+ * @from: where from
+ * @len: how many bytes
+ */
+static inline void sroce_copy(void *to, const void *from, size_t len)
+{
+	if (static_branch_unlikely(&sroce_copies_words))
+		sroce_copy_words(to, from, len);
+	else
+		memcpy(to, from, len);
+}
+
 int sroce_net_send(struct sk_buff *skb, struct net *net, bool ipv6);
 int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6);
 void sroce_rx_copy_pieces(struct sroce_rx_pos *pos, void *to, u32 len);
@@ -1861,7 +1881,7 @@ static inline void sroce_rx_copy(struct sroce_rx_pos *pos, void *to, u32 len)
 		return;
 	}
 	if (to)
-		memcpy(to, pos->data, len);
+		sroce_copy(to, pos->data, len);
 	pos->data += len;
 	pos->left -= len;
 }
@@ -2059,7 +2079,7 @@ int sroce_process_mad(struct ib_device *ibdev, int flags, u32 port, const struct
 void sroce_pma_init(struct sroce_dev *sdev, const struct net_device *ndev);
 
 /* icrc.c */
-int sroce_icrc_init(void);
+void sroce_icrc_init(void);
 void sroce_icrc_exit(void);
 u32 sroce_crc32(u32 crc, const void *p, size_t len);
 
