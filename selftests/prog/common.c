@@ -1130,8 +1130,15 @@ bool cq_quiet(struct ibv_cq *cq, double seconds)
 	return false;
 }
 
-/* Once one completion has not come in all that time, others are not waited for as long. */
+/* Once one thing has not come in all that time, others are not waited for as long. */
 static double patience;
+
+static double how_patient(void)
+{
+	if (!patience)
+		patience = PATIENCE;
+	return patience;
+}
 
 bool wc_is(struct ibv_cq *cq, uint64_t wr_id, int status, struct ibv_wc *out, const char *fmt, ...)
 {
@@ -1139,9 +1146,7 @@ bool wc_is(struct ibv_cq *cq, uint64_t wr_id, int status, struct ibv_wc *out, co
 	bool got, good;
 	va_list ap;
 
-	if (!patience)
-		patience = PATIENCE;
-	got = cq_wait(cq, &wc, patience);
+	got = cq_wait(cq, &wc, how_patient());
 	if (!got)
 		patience = min(patience, 3.0);
 	good = got && wc.wr_id == wr_id && (int)wc.status == status;
@@ -1165,7 +1170,7 @@ bool event_is(const struct end *e, enum ibv_event_type type, const void *element
 	bool got, good;
 	va_list ap;
 
-	got = event_wait(e, &ev, patience);
+	got = event_wait(e, &ev, how_patient());
 	if (!got)
 		patience = min(patience, 3.0);
 	good = got && ev.event_type == type && (!element || ev.element.qp == element);
