@@ -24,7 +24,7 @@ DEFINE_STATIC_KEY_FALSE(sroce_copies_words);
  * @from: where from
  * @len: how many bytes
  *
- * From the first to the last, for which programs may wait. Any context.
+ * Any context.
  */
 void sroce_copy_words(void *to, const void *from, size_t len)
 {
@@ -37,6 +37,8 @@ void sroce_copy_words(void *to, const void *from, size_t len)
 		put_unaligned(a, t);
 		put_unaligned(b, t + 1);
 		put_unaligned(c, t + 2);
+		/* as memcpy() has it: a program may wait for the last byte */
+		barrier();
 		put_unaligned(d, t + 3);
 		from = f + 4;
 		to = t + 4;
