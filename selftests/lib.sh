@@ -693,15 +693,18 @@ serve() { # PORT COMMAND...
 	timeout -k 5 120 $(host_by $cm_server) "$@" >"$TMP/server" 2>&1 </dev/null &
 	server=$!
 	wait_for 30 listens "$port" || { cat "$TMP/server"; return 1; }
+	# rdma_listen() says LISTEN before a call would be let in; but a server that polls never sleeps
+	wait_for 2 asleep "$server" || true
 }
 
-# rdma_listen() says LISTEN before a call would be let in: the server of $server has to
-# wait for one as well.
 # shellcheck disable=SC2046 # a command
 listens() { # PORT
-	{ rdma resource show cm_id 2>/dev/null | grep "state LISTEN" | grep -q ":$1 " ||
-		$(host_by $cm_server) ss -Hltn "sport = :$1" | grep -q .; } &&
-		ps -o stat= --ppid "$server" | grep -q '^S'
+	rdma resource show cm_id 2>/dev/null | grep "state LISTEN" | grep -q ":$1 " ||
+		$(host_by $cm_server) ss -Hltn "sport = :$1" | grep -q .
+}
+
+asleep() { # PID of timeout
+	ps -o stat= --ppid "$1" | grep -q '^S'
 }
 
 # A client and its server: both end well.
