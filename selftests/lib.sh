@@ -740,6 +740,23 @@ client_and_server() { # [stays] PORT SERVER-COMMAND -- CLIENT-COMMAND
 	return $rc
 }
 
+# perftest's TOOL between two links. It arranges things by TCP first, and then its client may
+# call before its server listens.
+cm_perftest() { # SERVER-LINK CLIENT-LINK SERVER-ADDRESS TOOL ARGS...
+	local server_link=$1 client_link=$2 ip=$3 tool=$4 port rc
+
+	shift 4
+	for _ in 1 2 3; do
+		port=$((18600 + RANDOM % 1000))
+		pair $port "$tool" -R -F -d "$server_link" -p $port "$@" -- \
+			"$tool" -R -F -d "$client_link" -p $port "$@" "$ip" >"$TMP/perftest" 2>&1
+		rc=$?
+		grep -q "REJECTED; error: 8" "$TMP/perftest" || break
+	done
+	cat "$TMP/perftest"
+	return $rc
+}
+
 # One ping-pong over v0 and v1: it succeeds, and its bytes crossed the veth.
 pingpong_test() { # NAME SIZE ITERATIONS ADDRESS_A ADDRESS_B ARGS...
 	local name=$1 size=$2 n=$3 a=$4 b=$5 b0 b1 t0 t1

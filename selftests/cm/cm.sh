@@ -56,11 +56,7 @@ storm_by_itself() { # ADDRESS
 }
 
 perftest() { # TOOL ARGS...
-	local tool=$1 port=$((18600 + RANDOM % 1000))
-
-	shift
-	pair $port "$tool" -R -F -d roce1 -p $port "$@" -- \
-		"$tool" -R -F -d roce0 -p $port "$@" 192.168.77.2
+	cm_perftest roce1 roce0 192.168.77.2 "$@"
 }
 
 gone() { # LINK

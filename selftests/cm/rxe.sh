@@ -12,11 +12,7 @@ probe rdma_ucm || skip_all "no rdma_ucm in this kernel"
 rxe_up
 
 perftest() { # TOOL ARGS...
-	local tool=$1 port=$((18600 + RANDOM % 1000))
-
-	shift
-	pair $port "$tool" -R -F -d "$server_link" -p $port "$@" -- \
-		"$tool" -R -F -d "$client_link" -p $port "$@" $ip
+	cm_perftest "$server_link" "$client_link" $ip "$@"
 }
 
 both() { # WHO-LISTENS
