@@ -934,6 +934,29 @@ static void test_vlan(void)
 	}
 }
 
+/* What the host's own rules drop looks like a queue that is full; what is behind it goes on. */
+static void test_denied(void)
+{
+	struct queue q;
+	struct frame f;
+
+	if (system("tc -n a qdisc add dev v0 clsact 2>/dev/null && "
+		   "tc -n a filter add dev v0 egress matchall action drop 2>/dev/null")) {
+		skip("no clsact or no matchall in this kernel", "a frame that tc denies");
+		return;
+	}
+	queue_make(&q, &ends[0], 8, 0);
+	sock_drain(&ports[1]);
+	frame_make(&f, UDP4, ports[1].mac, 200);
+	is(queue_send(&q, &f, 0), IBV_WC_SUCCESS, "a frame that tc denies");
+	ok(!sock_sees(&ports[1], f.b, f.len, 0.1), "does not leave");
+	if (system("tc -n a qdisc del dev v0 clsact"))
+		die("tc");
+	is(queue_send(&q, &f, 0), IBV_WC_SUCCESS, "and one that it does not");
+	ok(sock_sees(&ports[1], f.b, f.len, 5), "does");
+	queue_drop(&q);
+}
+
 /* What is sent to oneself stays in the host; what is sent to a group does both */
 static void test_loop(void)
 {
@@ -1519,7 +1542,7 @@ static void with_ports(void (*fn)(void))
 
 #define T(what) { .name = #what, .fn = test_##what, .with = with_ports }
 static const struct test tests[] = {
-	T(wire), T(wrong), T(specs), T(refused), T(order), T(default), T(sniffer), T(vlan), T(loop),
+	T(wire), T(wrong), T(specs), T(refused), T(order), T(default), T(sniffer), T(vlan), T(denied), T(loop),
 	T(full), T(gso), T(rss), T(wq), T(fatal), T(leave), T(unlink), T(move), T(remove),
 };
 

@@ -378,5 +378,6 @@ void sroce_retry_reset(struct sroce_qp *qp)
 	sroce_pace_reset(qp);
 	sroce_kept_purge(qp, &qp->sq.kept);
 	qp->sq.no_route = false;
+	qp->sq.refusals = 0;
 	clear_bit(SROCE_SQ_TIMER, &qp->sq.flags);
 }

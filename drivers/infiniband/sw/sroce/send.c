@@ -259,7 +259,8 @@ static void av_unlock(struct sroce_av *av)
  */
 static bool refused_for_good(struct sroce_qp *qp)
 {
-	if (qp_reliable(qp) || ++qp->sq.refusals < REFUSALS_MAX)
+	if ((qp_reliable(qp) && qp->ibqp.qp_type != IB_QPT_RAW_PACKET) ||
+	    ++qp->sq.refusals < REFUSALS_MAX)
 		return false;
 	qp->sq.refusals = 0;
 	return true;
@@ -1057,6 +1058,7 @@ static void send_flush_all(struct send_turn *turn)
 	struct sroce_sq *sq = &qp->sq;
 
 	sroce_kept_purge(qp, &sq->kept);
+	sq->refusals = 0;
 	while (turn->budget && (sq->una != sq->fetched || sroce_sq_fetch(qp))) {
 		turn->budget--;
 		sroce_send_complete(qp, IB_WC_WR_FLUSH_ERR, 0);
