@@ -792,12 +792,14 @@ static struct sroce_res *set_resources(struct sroce_qp *qp, struct sroce_res *re
 {
 	struct sroce_rq *rq = &qp->rq;
 	u32 i = rq->num_res - min3(rq->num_res, rq->max_res, num);
+	u32 n = 0;
 
 	rq->num_owed = 0;
 	for (; i != rq->num_res; i++) {
-		res[i % num] = rq->res[i % rq->max_res];
-		rq->num_owed += res[i % num].owed;
+		res[n] = rq->res[i % rq->max_res];
+		rq->num_owed += res[n++].owed;
 	}
+	rq->num_res = n;
 	rq->first_owed = 0;
 	swap(rq->res, res);
 	rq->max_res = num;
