@@ -304,8 +304,9 @@ int ibv_cmd_resize_cq(struct ibv_cq *ibcq, int cqe, struct ibv_resize_cq *cmd,
 	if (resize_errno)
 		return resize_errno;
 	resize_ring(&drv->cq, v->ring, v->num, cqe, v->entry_size);
-	/* Whoever still looks at the old one finds rubbish. */
-	memset(v->ring, 0xee, v->map_size);
+	/* Whoever goes on with the old one finds rubbish; not who could not go on. */
+	if (!bend.entries)
+		memset(v->ring, 0xee, v->map_size);
 	ibcq->cqe = cqe;
 	return 0;
 }
@@ -1578,8 +1579,17 @@ static void test_srq(struct sroce_cq *cq)
 	for (i = 102; i < 110; i++)
 		CHECK(((struct sroce_recv_wqe *)
 		       sroce_ring_entry(v, i))->wr_id == (uint64_t)i);
-	CHECK(!sroce_destroy_srq(ibsrq));
 	done("SRQ: resize with entries in it");
+
+	v->ring->cons = 104;
+	CHECK(!sroce_post_srq_recv(ibsrq, &wr, &bad));
+	bend.entries = 1;
+	CHECK(sroce_modify_srq(ibsrq, &mod, IBV_SRQ_MAX_WR) == EPROTO);
+	bend.entries = 0;
+	for (i = 0; i < 2; i++)
+		CHECK(sroce_post_srq_recv(ibsrq, &wr, &bad) == ENOMEM);
+	CHECK(!sroce_destroy_srq(ibsrq));
+	done("SRQ: a resized ring that can't be mapped takes nothing");
 }
 
 static void test_xrc_srq(struct sroce_cq *cq)
@@ -2230,9 +2240,15 @@ static void test_resize_cq(void)
 	CHECK(sroce_resize_cq(&cq->vcq.cq, 16) == 0 && cq->ring.num == 16);
 	complete(cq, qp->sq.key, IBV_WC_SEND, 99, 0);
 	CHECK(poll1(cq, wc) == 1 && wc[0].wr_id == 99);
+	done("resize with completions in the ring, up and down");
+
+	bend.entries = 1;
+	CHECK(sroce_resize_cq(&cq->vcq.cq, 64) == EPROTO);
+	bend.entries = 0;
+	CHECK(poll1(cq, wc) == -EIO);
 	drop_qp(qp);
 	drop_cq(cq);
-	done("resize with completions in the ring, up and down");
+	done("a resized ring that can't be mapped: polling fails");
 }
 
 static int resize_stop;

@@ -167,7 +167,8 @@ struct ibv_cq_ex *sroce_create_cq_ex(struct ibv_context *ibctx,
  * sroce_resize_cq - verbs resize_cq
  *
  * The kernel carries over what was not polled, and takes the new ring from then
- * on. Nobody may look at the old one meanwhile, or ask it for an event.
+ * on. Nobody may look at the old one meanwhile, or ask it for an event. If there
+ * is no room for another mapping, the completions are lost: polling fails (EIO).
  *
  * Return: 0 or a positive errno.
  */
@@ -186,13 +187,18 @@ int sroce_resize_cq(struct ibv_cq *ibcq, int cqe)
 	sroce_lock(&cq->arm_lock);
 	ret = ibv_cmd_resize_cq(ibcq, cqe, &cmd, sizeof(cmd), &resp.ibv_resp,
 				sizeof(resp));
-	if (!ret)
-		ret = sroce_map_cq(ibcq->context, &new, &resp.drv.cq);
-	if (!ret) {
-		new.cons = cq->ring.cons;
-		sroce_unmap_ring(&cq->ring);
-		cq->ring = new;
+	if (ret)
+		goto out;
+
+	ret = sroce_map_cq(ibcq->context, &new, &resp.drv.cq);
+	if (ret) {
+		sroce_ring_lose_filled(&cq->ring);
+		goto out;
 	}
+	new.cons = cq->ring.cons;
+	sroce_unmap_ring(&cq->ring);
+	cq->ring = new;
+out:
 	sroce_unlock(&cq->arm_lock);
 	sroce_unlock(&cq->lock);
 

@@ -173,6 +173,22 @@ static inline bool sroce_ring_sane(const struct sroce_ring_view *v,
 }
 
 /*
+ * The kernel has gone on to a ring that could not be mapped, and touches this one no
+ * more: have who polls it find an index that can't be.
+ */
+static inline void sroce_ring_lose_filled(struct sroce_ring_view *v)
+{
+	__atomic_store_n(&v->ring->prod, v->cons + v->num + 1, __ATOMIC_RELAXED);
+}
+
+/* The same for who fills it: it is full, and what says otherwise makes no sense. */
+static inline void sroce_ring_lose_room(struct sroce_ring_view *v)
+{
+	__atomic_store_n(&v->cons, v->prod - v->num, __ATOMIC_RELAXED);
+	__atomic_store_n(&v->ring->cons, v->prod + 1, __ATOMIC_RELAXED);
+}
+
+/*
  * Ask for an event. The barrier is for the poll that has to follow: the kernel
  * adds a completion and then looks at arm, we set arm and then look for a
  * completion, and one of the two sees the other.

@@ -134,7 +134,8 @@ struct ibv_srq *sroce_create_srq_ex(struct ibv_context *ibctx,
 /**
  * sroce_modify_srq - verbs modify_srq: arm the limit, resize
  *
- * As resize_cq, a new length makes a new ring, and nothing is posted meanwhile.
+ * As resize_cq, a new length makes a new ring, and nothing is posted meanwhile, nor
+ * ever after if it can't be mapped.
  *
  * Return: 0 or a positive errno.
  */
@@ -156,15 +157,20 @@ int sroce_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
 	sroce_lock(&srq->wq.lock);
 	ret = ibv_cmd_modify_srq(ibsrq, attr, attr_mask, &cmd.ibv_cmd,
 				 sizeof(cmd));
-	if (!ret)
-		ret = sroce_map_recv_ring(ibsrq->context, &new, &resp.srq,
-					  srq->wq.max_sge);
-	if (!ret) {
-		new.ring.prod = srq->wq.ring.prod;
-		new.ring.cons = srq->wq.ring.cons;
-		sroce_unmap_ring(&srq->wq.ring);
-		srq->wq.ring = new.ring;
+	if (ret)
+		goto out;
+
+	ret = sroce_map_recv_ring(ibsrq->context, &new, &resp.srq,
+				  srq->wq.max_sge);
+	if (ret) {
+		sroce_ring_lose_room(&srq->wq.ring);
+		goto out;
 	}
+	new.ring.prod = srq->wq.ring.prod;
+	new.ring.cons = srq->wq.ring.cons;
+	sroce_unmap_ring(&srq->wq.ring);
+	srq->wq.ring = new.ring;
+out:
 	sroce_unlock(&srq->wq.lock);
 
 	return ret;
