@@ -1270,6 +1270,35 @@ static void gone(void)
 	ud_down(&r);
 }
 
+/* An address handle that several queue pairs have sent with is gone before that is known. */
+static void gone_shared(void)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .wr.ud = { .remote_qkey = QKEY } };
+	struct ud s[3], r;
+	unsigned int i, j;
+	struct ibv_wc wc;
+
+	ud_up(&r, &eb, QKEY, false);
+	for (i = 0; i < ARRAY_SIZE(s); i++)
+		ud_up(&s[i], &ea, QKEY, false);
+	wr.wr.ud.remote_qpn = r.qp->qp_num;
+	wr.wr.ud.ah = ah_to(&ea, &eb.gid);
+	for (j = 0; j < 42; j++)
+		ud_recv(&r, j, 100);
+	/* streams, of which the kernel need not be told at once; then one more of each */
+	for (j = 0; j < 42; j++)
+		if (wr_post(s[j < 39 ? j / 13 : j - 39].qp, &wr))
+			die("post_send");
+	if (ibv_destroy_ah(wr.wr.ud.ah))
+		die("destroy_ah");
+	for (j = 0; j < 42 && cq_wait(r.rcq, &wc, 5) && !wc.status; j++)
+		;
+	is(j, 42, "an address handle that three had sent with destroyed at once: all arrive");
+	for (i = 0; i < ARRAY_SIZE(s); i++)
+		ud_down(&s[i]);
+	ud_down(&r);
+}
+
 static const struct test tests[] = {
 	TEST(rc),
 	TEST(rc_ex),
@@ -1281,6 +1310,7 @@ static const struct test tests[] = {
 	TEST(ud),
 	TEST(mcast),
 	TEST(gone),
+	TEST(gone_shared),
 };
 
 int main(int argc, char **argv)

@@ -1226,6 +1226,48 @@ static void test_bells(struct sroce_cq *cq)
 	done("no room, another thread, no ring: it is rung at once");
 }
 
+/* An address handle goes: whoever has posted with it is rung for, once each. */
+static void test_ah_users(struct sroce_cq *cq)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
+	struct sroce_qp *qp[3];
+	struct ibv_ah_attr attr = {};
+	uint32_t i, users;
+
+	memset(&db, 0, sizeof(db));
+	for (i = 0; i < 3; i++) {
+		qp[i] = new_qp_type(cq, cq, IBV_QPT_UD);
+		qp[i]->sq.ring.ring->flags = SROCE_RING_LINGER;
+		qp[i]->sq.ring.ring->linger = 9;
+	}
+	for (users = 0; users <= 3; users++) {
+		wr.wr.ud.ah = sroce_create_ah(pd, &attr);
+		for (i = 0; i < users; i++)
+			CHECK(!sroce_post_send(&qp[i]->vqp.qp, &wr, &bad));
+		CHECK(!db.rings);
+		CHECK(!sroce_destroy_ah(wr.wr.ud.ah));
+		CHECK((uint32_t)db.rings == users);
+		for (i = 0; i < users; i++)
+			qp[i]->sq.ring.ring->seen = qp[i]->sq.ring.ring->prod;
+		memset(&db, 0, sizeof(db));
+	}
+	/* no more than one of them has anything to tell of by now */
+	wr.wr.ud.ah = sroce_create_ah(pd, &attr);
+	for (i = 0; i < 3; i++)
+		CHECK(!sroce_post_send(&qp[i]->vqp.qp, &wr, &bad));
+	qp[0]->sq.ring.ring->seen = qp[0]->sq.ring.ring->prod;
+	drop_qp(qp[1]);
+	CHECK(db.rings == 1);
+	CHECK(!sroce_destroy_ah(wr.wr.ud.ah) && db.rings == 2);
+	CHECK(db.qp_num == qp[2]->sq.key);
+	qp[2]->sq.ring.ring->seen = qp[2]->sq.ring.ring->prod;
+	drop_qp(qp[0]);
+	drop_qp(qp[2]);
+	CHECK(!ctx.ud_qps);
+	memset(&db, 0, sizeof(db));
+	done("an address handle that goes: all who sent with it are rung for");
+}
+
 static void test_recv(struct sroce_qp *qp, struct sroce_cq *cq)
 {
 	struct ibv_sge sge[4] = { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 } };
@@ -2755,6 +2797,7 @@ int main(void)
 	test_list(qp);
 	test_linger(qp, cq);
 	test_bells(cq);
+	test_ah_users(cq);
 	test_recv(qp, cq);
 	test_poll(qp, cq);
 	drop_qp(qp);

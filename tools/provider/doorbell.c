@@ -104,6 +104,63 @@ void sroce_doorbell_due(struct sroce_context *ctx, const uint32_t *qp_nums,
 		sroce_doorbell(ctx, SROCE_DOORBELL_BELLS);
 }
 
+/**
+ * sroce_doorbell_posted - make the kernel look at what was posted and not rung for
+ *
+ * Its number may wait in the context's ring, or nowhere.
+ */
+void sroce_doorbell_posted(struct sroce_qp *qp)
+{
+	const struct sroce_ring_view *sends = &qp->sq.ring;
+	const struct ibv_qp *ibqp = &qp->vqp.qp;
+
+	if (sends->ring && sroce_ring_lingers(sends) && sroce_ring_unseen(sends))
+		sroce_doorbell(to_sctx(ibqp->context), ibqp->qp_num);
+	else
+		sroce_doorbell_due(to_sctx(ibqp->context), NULL, 0);
+}
+
+void sroce_ud_add(struct sroce_context *ctx, struct sroce_qp *qp)
+{
+	pthread_mutex_lock(&ctx->ud_lock);
+	qp->ud_next = ctx->ud_qps;
+	ctx->ud_qps = qp;
+	pthread_mutex_unlock(&ctx->ud_lock);
+}
+
+void sroce_ud_remove(struct sroce_context *ctx, struct sroce_qp *qp)
+{
+	struct sroce_qp **p;
+
+	pthread_mutex_lock(&ctx->ud_lock);
+	for (p = &ctx->ud_qps; *p && *p != qp; p = &(*p)->ud_next)
+		;
+	if (*p)
+		*p = qp->ud_next;
+	pthread_mutex_unlock(&ctx->ud_lock);
+}
+
+/**
+ * sroce_doorbell_users - make the kernel look at what was posted with an address handle
+ * @user: as in struct sroce_ah
+ *
+ * With several, at every queue pair that might have done so.
+ */
+void sroce_doorbell_users(struct sroce_context *ctx, uint32_t user)
+{
+	struct sroce_qp *qp;
+
+	if (user && user != SROCE_AH_SHARED)
+		sroce_doorbell(ctx, user);
+	if (user != SROCE_AH_SHARED)
+		return;
+
+	pthread_mutex_lock(&ctx->ud_lock);
+	for (qp = ctx->ud_qps; qp; qp = qp->ud_next)
+		sroce_doorbell_posted(qp);
+	pthread_mutex_unlock(&ctx->ud_lock);
+}
+
 /*
  * Doorbells that are put off. While requests come in a stream the kernel looks
  * at the ring by itself after some time, and need not be told of each; but a

@@ -330,13 +330,24 @@ static int sroce_set_bind(struct sroce_send_wqe *wqe, const struct ibv_mw *mw,
 	return 0;
 }
 
+/* So that sroce_destroy_ah() knows for whom to ring. */
+static void sroce_use_ah(struct sroce_ah *ah, uint32_t qp_num)
+{
+	uint32_t user = __atomic_load_n(&ah->user, __ATOMIC_RELAXED);
+
+	if (user == qp_num || user == SROCE_AH_SHARED)
+		return;
+	if (user || !__atomic_compare_exchange_n(&ah->user, &user, qp_num, false,
+						 __ATOMIC_RELAXED,
+						 __ATOMIC_RELAXED))
+		__atomic_store_n(&ah->user, SROCE_AH_SHARED, __ATOMIC_RELAXED);
+}
+
 static void sroce_set_ud(const struct sroce_qp *qp,
 			 struct sroce_send_wqe *wqe,
 			 struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
-	/* another thread's store is as good: one of them rings in sroce_destroy_ah() */
-	__atomic_store_n(&to_sah(ah)->last_user, qp->vqp.qp.qp_num,
-			 __ATOMIC_RELAXED);
+	sroce_use_ah(to_sah(ah), qp->vqp.qp.qp_num);
 	wqe->ah = to_sah(ah)->num;
 	wqe->remote_qpn = qpn;
 	wqe->remote_qkey = qkey;

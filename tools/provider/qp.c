@@ -273,6 +273,8 @@ struct ibv_qp *sroce_create_qp_ex(struct ibv_context *ibctx,
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		sroce_extend_qp(to_sctx(ibctx), qp, attr->send_ops_flags);
 
+	if (ibqp->qp_type == IBV_QPT_UD)
+		sroce_ud_add(to_sctx(ibctx), qp);
 	/* The receive queue also if it has no ring: an SRQ's completions. */
 	if (ibqp->send_cq)
 		sroce_cq_attach(to_scq(ibqp->send_cq), &qp->sq);
@@ -379,18 +381,15 @@ int sroce_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
 int sroce_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct sroce_qp *qp = to_sqp(ibqp);
-	const struct sroce_ring_view *sends = &qp->sq.ring;
 	int ret;
 
-	if (sends->ring && sroce_ring_lingers(sends) && sroce_ring_unseen(sends))
-		sroce_doorbell(to_sctx(ibqp->context), ibqp->qp_num);
-	else
-		/* its number may wait in the context's ring */
-		sroce_doorbell_due(to_sctx(ibqp->context), NULL, 0);
+	sroce_doorbell_posted(qp);
 	ret = ibv_cmd_destroy_qp(ibqp);
 	if (ret)
 		return ret;
 
+	if (ibqp->qp_type == IBV_QPT_UD)
+		sroce_ud_remove(to_sctx(ibqp->context), qp);
 	if (ibqp->send_cq)
 		sroce_cq_detach(to_scq(ibqp->send_cq), &qp->sq,
 				&qp->held_send);

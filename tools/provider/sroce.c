@@ -33,6 +33,7 @@ static void sroce_free_context(struct ibv_context *ibctx)
 	struct sroce_context *ctx = to_sctx(ibctx);
 
 	sroce_unmap_ring(&ctx->bells);
+	pthread_mutex_destroy(&ctx->ud_lock);
 	verbs_uninit_context(&ctx->vctx);
 	free(ctx);
 }
@@ -110,6 +111,7 @@ static struct verbs_context *sroce_open(struct sroce_context *ctx,
 	ctx->max_inline = max_inline;
 	ctx->max_sge = max_sge;
 	ctx->qp_ex_at = sroce_find_qp_ex();
+	pthread_mutex_init(&ctx->ud_lock, NULL);
 	sroce_find_clock(ctx);
 	verbs_set_ops(&ctx->vctx, &sroce_context_ops);
 	return &ctx->vctx;

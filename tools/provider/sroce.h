@@ -25,6 +25,8 @@ struct sroce_device {
  * @bells: queue pairs that wait for a doorbell, see sroce_doorbell_soon(); of no
  *	entries if the kernel gave none
  * @bells_busy: a thread is writing to it; atomic
+ * @ud_lock: for @ud_qps
+ * @ud_qps: all that may send by an address handle
  */
 struct sroce_context {
 	struct verbs_context vctx;
@@ -35,6 +37,8 @@ struct sroce_context {
 	bool no_clock;
 	struct sroce_ring_view bells;
 	bool bells_busy;
+	pthread_mutex_t ud_lock;
+	struct sroce_qp *ud_qps;
 };
 
 /**
@@ -227,6 +231,7 @@ struct sroce_wr_build {
  * @build: what they are at, under the send queue's lock
  * @held_send: in the list of the completion queue for what is sent
  * @held_recv: in that for what is received, if it is another
+ * @ud_next: in the context's list
  */
 struct sroce_qp {
 	struct verbs_qp vqp;
@@ -240,6 +245,7 @@ struct sroce_qp {
 	struct sroce_wr_build build;
 	struct sroce_held held_send;
 	struct sroce_held held_recv;
+	struct sroce_qp *ud_next;
 };
 
 /**
@@ -270,14 +276,17 @@ struct sroce_rwq {
  * struct sroce_ah - an address handle
  * @ibah: rdma-core's part
  * @num: what send requests name it by
- * @last_user: number of the queue pair that was last asked to send with it; 0 for
- *	none
+ * @user: number of the queue pair that was asked to send with it, SROCE_AH_SHARED
+ *	for several, 0 for none; atomic
  */
 struct sroce_ah {
 	struct ibv_ah ibah;
 	uint32_t num;
-	uint32_t last_user;
+	uint32_t user;
 };
+
+/* Queue pair numbers have 24 bits. */
+#define SROCE_AH_SHARED	(1U << 31)
 
 /**
  * struct sroce_dm - device memory
@@ -348,7 +357,6 @@ static inline uint32_t sroce_min(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* Queue pair numbers have 24 bits. */
 #define SROCE_WQ_RECV	(1U << 31)
 
 /*
@@ -368,8 +376,12 @@ int sroce_doorbell_soon(struct sroce_context *ctx, uint32_t qp_num);
 void sroce_doorbell_due(struct sroce_context *ctx, const uint32_t *qp_nums,
 			uint32_t num);
 void sroce_defer(struct sroce_qp *qp);
+void sroce_doorbell_posted(struct sroce_qp *qp);
+void sroce_doorbell_users(struct sroce_context *ctx, uint32_t user);
 uint32_t sroce_take_held(struct sroce_cq *cq, uint32_t *qp_nums, uint32_t max);
 void sroce_forget_held(struct sroce_cq *cq, struct sroce_held *held);
+void sroce_ud_add(struct sroce_context *ctx, struct sroce_qp *qp);
+void sroce_ud_remove(struct sroce_context *ctx, struct sroce_qp *qp);
 
 /* map.c */
 int sroce_map_ring(struct ibv_context *ibctx, struct sroce_ring_view *v,

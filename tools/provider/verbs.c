@@ -160,12 +160,11 @@ struct ibv_ah *sroce_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
  */
 int sroce_destroy_ah(struct ibv_ah *ah)
 {
-	uint32_t user = __atomic_load_n(&to_sah(ah)->last_user,
-					__ATOMIC_RELAXED);
 	int ret;
 
-	if (user)
-		sroce_doorbell(to_sctx(ah->context), user);
+	sroce_doorbell_users(to_sctx(ah->context),
+			     __atomic_load_n(&to_sah(ah)->user,
+					     __ATOMIC_RELAXED));
 	ret = ibv_cmd_destroy_ah(ah);
 	if (ret)
 		return ret;
