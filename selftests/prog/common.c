@@ -1164,6 +1164,16 @@ bool wc_is(struct ibv_cq *cq, uint64_t wr_id, int status, struct ibv_wc *out, co
 	return good;
 }
 
+bool odp_there(const struct end *e)
+{
+	struct ibv_device_attr_ex attr = {};
+
+	if (!ibv_query_device_ex(e->ctx, NULL, &attr) && attr.odp_caps.general_caps)
+		return true;
+	skip("not with this kernel", "on demand");
+	return false;
+}
+
 bool event_is(const struct end *e, enum ibv_event_type type, const void *element, const char *fmt, ...)
 {
 	struct ibv_async_event ev = {};

@@ -237,6 +237,8 @@ bool cq_wait(struct ibv_cq *cq, struct ibv_wc *wc, double seconds);
 bool event_next(const struct end *e, struct ibv_async_event *ev, double seconds);
 /* The next one but those that say nothing */
 bool event_wait(const struct end *e, struct ibv_async_event *ev, double seconds);
+/* Is there memory on demand? Otherwise the test is skipped. */
+bool odp_there(const struct end *e);
 /* The next one is @type; a TAP result */
 bool event_is(const struct end *e, enum ibv_event_type type, const void *element, const char *fmt, ...)
 	printf_like(4, 5);

@@ -705,13 +705,6 @@ static long long cgroup_says(const char *file, const char *begin, const char *wo
 	return v;
 }
 
-static bool has_odp(void)
-{
-	struct ibv_device_attr_ex attr = {};
-
-	return !ibv_query_device_ex(ea.ctx, NULL, &attr) && attr.odp_caps.general_caps;
-}
-
 static long long charged(const char *what)
 {
 	return cgroup_says("rdma.current", ea.name, what);
@@ -829,10 +822,8 @@ static void memory_on_demand(void)
 	long long more;
 	void *m;
 
-	if (!has_odp()) {
-		skip("no on-demand paging in this kernel", "memory on demand");
+	if (!odp_there(&ea))
 		return;
-	}
 	m = mmap(NULL, len, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	mr = m == MAP_FAILED ? NULL : ibv_reg_mr(ea.pd, m, len, IBV_ACCESS_ON_DEMAND);
 	if (!mr)

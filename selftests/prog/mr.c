@@ -530,16 +530,6 @@ static void leave(void)
 
 /* --- on demand ------------------------------------------------------------------------- */
 
-static bool odp_there(void)
-{
-	struct ibv_device_attr_ex attr;
-
-	if (!ibv_query_device_ex(eb.ctx, NULL, &attr) && attr.odp_caps.general_caps)
-		return true;
-	skip("not with this kernel", "on demand");
-	return false;
-}
-
 static void odp(void)
 {
 	uint8_t *mem = map(8 * BUF);
@@ -547,7 +537,7 @@ static void odp(void)
 	uint64_t old, at = (uintptr_t)mem;
 	struct pair p;
 
-	if (!odp_there())
+	if (!odp_there(&eb))
 		return;
 	mr = reg(mem, 8 * BUF, ALL | ODP);
 	up(&p);
@@ -615,7 +605,7 @@ static void odp_fork(void)
 	pid_t pid;
 	char c;
 
-	if (!odp_there())
+	if (!odp_there(&eb))
 		return;
 	mr = reg(mem, BUF, ALL | ODP);
 	up(&p);
@@ -659,7 +649,7 @@ static void odp_shared(void)
 	struct pair p;
 	uint8_t *mem;
 
-	if (!odp_there())
+	if (!odp_there(&eb))
 		return;
 	if (fd < 0 || ftruncate(fd, BUF))
 		die("memfd");
@@ -685,7 +675,7 @@ static void odp_implicit(void)
 	struct pair p;
 	size_t i;
 
-	if (!odp_there())
+	if (!odp_there(&eb))
 		return;
 	mr = ibv_reg_mr(eb.pd, NULL, SIZE_MAX, ALL | ODP);
 	if (!ok(mr, "all of the process"))
@@ -739,7 +729,7 @@ static void odp_advise(void)
 	unsigned char in[BUF / PAGE];
 	struct pair p;
 
-	if (!odp_there())
+	if (!odp_there(&eb))
 		return;
 	mr = reg(mem, BUF, ALL | ODP);
 	ro = reg(mem, BUF, RR | ODP);
@@ -821,7 +811,7 @@ static void odp_traffic(void)
 	struct pair p;
 	void *n;
 
-	if (!odp_there())
+	if (!odp_there(&eb))
 		return;
 	mr = reg(mem, BUF, ALL | ODP);
 	from = ibv_reg_mr(ea.pd, src, BUF, LW | ODP);

@@ -1131,14 +1131,11 @@ static void test_overrun(void)
 /* A tag's buffer that is not there yet */
 static void test_odp(void)
 {
-	struct ibv_device_attr_ex attr = {};
 	struct matcher m;
 	int i;
 
-	if (ibv_query_device_ex(eb.ctx, NULL, &attr) || !attr.odp_caps.general_caps) {
-		skip("no on-demand paging in this kernel", "on-demand memory");
+	if (!odp_there(&eb))
 		return;
-	}
 	up(&m);
 	for (i = 0; i < 3; i++) {
 		mr_drop(m.mr[1]);

@@ -301,7 +301,7 @@ static enum scatter_result scatter(struct sroce_qp *qp, struct sroce_rx_pos *pos
 		if (pos) {
 			sroce_rx_copy(pos, to, n);
 		} else {
-			sroce_copy(to, value, n);
+			memcpy(to, value, n);
 			value += n;
 		}
 		sq->rsp_off += n;

@@ -458,7 +458,7 @@ static enum recv_result place(struct sroce_qp *qp, struct sroce_rx_pos *pos, con
 		if (!to)
 			return recv_fault(qp, addr, sge->length - rq->sge_off, RECV_PROT);
 		if (from) {
-			sroce_copy(to, from, n);
+			memcpy(to, from, n);
 			from += n;
 		} else {
 			sroce_rx_copy(pos, to, n);

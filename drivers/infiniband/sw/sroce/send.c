@@ -254,8 +254,8 @@ static void av_unlock(struct sroce_av *av)
 
 /*
  * A device's queue that is full has room soon. What the host's rules will not have (tc's
- * "drop", a burst longer than a bucket) looks the same and stays refused: where nobody counts
- * retries, it is lost in the end, as it would be on the way, and what is behind it goes on.
+ * "drop") looks the same and stays refused: where nobody counts retries, it is lost in the
+ * end, as it would be on the way, and what is behind it goes on.
  */
 static bool refused_for_good(struct sroce_qp *qp)
 {
