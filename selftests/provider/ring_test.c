@@ -47,7 +47,7 @@ static struct verbs_device fake_dev;
 static struct sroce_context ctx;
 
 static uint32_t next_qpn = 17;
-static uint32_t sq_blocks = 16, rq_entries = 8, cq_entries = 16;
+static uint32_t sq_wrs = 16, sq_blocks = 16, rq_entries = 8, cq_entries = 16;
 static struct sroce_ring_map bend;	/* or-ed into the kernel's answers */
 static int leak;	/* objects that exist in the kernel */
 static size_t qp_ex_at = 352;	/* where libibverbs looks for VERBS_QP_EX */
@@ -565,7 +565,7 @@ static struct sroce_qp *new_qp_type(struct sroce_cq *scq, struct sroce_cq *rcq,
 {
 	struct ibv_qp_init_attr attr = {
 		.send_cq = &scq->vcq.cq, .recv_cq = &rcq->vcq.cq,
-		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 32,
+		.cap = { .max_send_wr = sq_wrs, .max_recv_wr = 1, .max_send_sge = 32,
 			 .max_recv_sge = 3, .max_inline_data = 528 },
 		.qp_type = type,
 	};
@@ -596,6 +596,9 @@ static void drop_cq(struct sroce_cq *cq)
 static void start_wq(struct sroce_wq *wq, uint32_t index)
 {
 	wq->ring.prod = wq->ring.cons = index;
+	wq->retired = 0;
+	if (wq->posted)
+		*sroce_wq_posted(wq, index) = 0;
 	wq->ring.ring->prod = wq->ring.ring->cons = index;
 }
 
@@ -986,7 +989,8 @@ static void test_data(struct sroce_qp *qp)
 	done("0 to 528 bytes inline, in pieces, across the end of the ring");
 }
 
-static void test_space(struct sroce_qp *qp, struct sroce_cq *cq)
+/* Of a queue with @most requests, in as many blocks or more */
+static void test_space(struct sroce_qp *qp, struct sroce_cq *cq, uint32_t most)
 {
 	struct ibv_sge sge[32] = {};
 	struct ibv_send_wr wr = { .sg_list = sge, .opcode = IBV_WR_SEND };
@@ -994,19 +998,22 @@ static void test_space(struct sroce_qp *qp, struct sroce_cq *cq)
 	uint32_t head_ = 0, tail = 0, used = 0, oldest = 0xfffffff0;
 	uint64_t id = 0;
 	struct ibv_wc wc;
-	int i, ret, full = 0;
+	int i, ret, full = 0, many = 0;
 
 	start_wq(&qp->sq, 0xfffffff0);
 	start_cq(cq, 0xfffffff8);
 	for (i = 0; i < 20000; i++) {
 		if (pick(100) < 60) {
-			uint32_t n = pick(33), blocks = n <= 1 ? 1 : (n + 6) / 4;
+			uint32_t n = pick(most < sq_blocks ? 3 : 33);
+			uint32_t blocks = n <= 1 ? 1 : (n + 6) / 4;
 
 			wr.num_sge = n;
 			wr.wr_id = id;
 			ret = post1(qp, &wr);
-			CHECK(ret == (used + blocks > sq_blocks ? ENOMEM : 0));
+			CHECK(ret == (used + blocks > sq_blocks ||
+				      tail - head_ == most ? ENOMEM : 0));
 			full += !!ret;
+			many += tail - head_ == most;
 			if (!ret) {
 				used += blocks;
 				fifo[tail % 64].next = qp->sq.ring.prod;
@@ -1027,7 +1034,10 @@ static void test_space(struct sroce_qp *qp, struct sroce_cq *cq)
 		CHECK(qp->sq.ring.prod - qp->sq.ring.cons == used);
 	}
 	CHECK(full > 100 && qp->sq.ring.prod < 0xfffffff0);
+	CHECK((many > 100) == (most < sq_blocks));
 	done("room is given back by polling, and never more than there is");
+	if (most < sq_blocks)
+		return;
 
 	/* What a stray store left must not free anything. */
 	start_wq(&qp->sq, 5);
@@ -1041,6 +1051,47 @@ static void test_space(struct sroce_qp *qp, struct sroce_cq *cq)
 	complete(cq, qp->sq.key, IBV_WC_SEND, 1, 14);
 	CHECK(poll1(cq, &wc) == 1 && qp->sq.ring.cons == 14);
 	done("an index that is not in the queue frees nothing");
+}
+
+/* Fewer requests than there are blocks */
+static void test_few(struct sroce_cq *cq)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND };
+	struct ibv_qp_init_attr_ex ia = {
+		.send_cq = &cq->vcq.cq, .recv_cq = &cq->vcq.cq,
+		.cap = { .max_send_wr = 3, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_RC, .pd = pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+	};
+	struct ibv_qp *ibqp = sroce_create_qp_ex(pd->context, &ia);
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(ibqp);
+	struct sroce_qp *qp = to_sqp(ibqp);
+	int i, round;
+
+	for (round = 0; round < 2; round++) {
+		ibqp->state = IBV_QPS_RTS;
+		for (i = 0; i < 20; i++) {
+			ibv_wr_start(ex);
+			ibv_wr_send(ex);
+			ibv_wr_send(ex);
+			ibv_wr_abort(ex);
+		}
+		ibv_wr_start(ex);
+		ibv_wr_send(ex);
+		ibv_wr_send(ex);
+		CHECK(!ibv_wr_complete(ex));
+		ibv_wr_start(ex);
+		ibv_wr_send(ex);
+		ibv_wr_send(ex);
+		CHECK(ibv_wr_complete(ex) == ENOMEM);
+		CHECK(!post1(qp, &wr) && post1(qp, &wr) == ENOMEM);
+		CHECK(qp->sq.ring.prod == 3);
+		CHECK(!sroce_modify_qp(ibqp, &attr, IBV_QP_STATE));
+	}
+	drop_qp(qp);
+	done("requests that are given up, and those before a reset, do not count");
 }
 
 static void test_list(struct sroce_qp *qp)
@@ -1510,7 +1561,7 @@ static void test_answers(void)
 	struct ibv_srq srq = {};
 	struct ibv_qp_init_attr attr = {
 		.send_cq = &cq->vcq.cq, .recv_cq = &cq->vcq.cq, .srq = &srq,
-		.cap = { .max_send_wr = 1, .max_send_sge = 1000,
+		.cap = { .max_send_wr = sq_wrs, .max_send_sge = 1000,
 			 .max_inline_data = 100000 },
 		.qp_type = IBV_QPT_RC,
 	};
@@ -1788,7 +1839,7 @@ static struct sroce_qp *new_qp_ex(struct sroce_cq *cq, enum ibv_qp_type type,
 {
 	struct ibv_qp_init_attr_ex attr = {
 		.send_cq = &cq->vcq.cq, .recv_cq = &cq->vcq.cq,
-		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 32,
+		.cap = { .max_send_wr = sq_wrs, .max_recv_wr = 1, .max_send_sge = 32,
 			 .max_recv_sge = 3, .max_inline_data = 528 },
 		.qp_type = type, .pd = pd, .send_ops_flags = ops,
 		.comp_mask = IBV_QP_INIT_ATTR_PD |
@@ -2455,7 +2506,7 @@ static void use_parent(struct ibv_pd *parent, bool unlocked)
 					    .cq = ibv_cq_ex_to_cq(cq) };
 	struct ibv_qp_init_attr attr = {
 		.send_cq = ibv_cq_ex_to_cq(cq), .recv_cq = ibv_cq_ex_to_cq(cq),
-		.cap = { .max_send_wr = 1, .max_recv_wr = 1 },
+		.cap = { .max_send_wr = sq_wrs, .max_recv_wr = 1 },
 		.qp_type = IBV_QPT_RC,
 	};
 	struct ibv_qp *qp = sroce_create_qp(parent, &attr);
@@ -2793,7 +2844,15 @@ int main(void)
 	test_opcodes(cq);
 	test_refusals(qp);
 	test_data(qp);
-	test_space(qp, cq);
+	test_space(qp, cq, sq_blocks);
+	for (sq_wrs = 1; sq_wrs <= 5; sq_wrs += 2) {
+		struct sroce_qp *few = new_qp(cq, cq);
+
+		test_space(few, cq, sq_wrs);
+		drop_qp(few);
+	}
+	sq_wrs = 16;
+	test_few(cq);
 	test_list(qp);
 	test_linger(qp, cq);
 	test_bells(cq);

@@ -221,6 +221,9 @@ void sroce_cq_reset(struct sroce_cq *cq, struct sroce_wq *wq)
 	sroce_lock(&wq->lock);
 	wq->ring.prod = 0;
 	wq->ring.cons = 0;
+	wq->retired = 0;
+	if (wq->posted)
+		wq->posted[0] = 0;
 	sroce_unlock(&wq->lock);
 	sroce_unlock(&cq->lock);
 }
@@ -231,6 +234,17 @@ void sroce_cq_srqs(struct sroce_cq *cq, int srqs)
 	sroce_lock(&cq->lock);
 	cq->num_srqs += srqs;
 	sroce_unlock(&cq->lock);
+}
+
+/* The requests before @next may be used again: what counts them first. */
+static void sroce_wq_retire(struct sroce_wq *wq, uint32_t next)
+{
+	if (!sroce_ring_lent(&wq->ring, next))
+		return;
+	if (wq->posted)
+		__atomic_store_n(&wq->retired, *sroce_wq_posted(wq, next),
+				 __ATOMIC_RELAXED);
+	sroce_ring_retire(&wq->ring, next);
 }
 
 /**
@@ -252,7 +266,7 @@ static bool sroce_cq_known(struct sroce_cq *cq, const struct sroce_cqe *cqe)
 	if (!wq)
 		return cq->num_srqs && cqe->opcode & SROCE_WC_RECV;
 
-	sroce_ring_retire(&wq->ring, cqe->wqe_next);
+	sroce_wq_retire(wq, cqe->wqe_next);
 	return true;
 }
 

@@ -222,6 +222,16 @@ static uint8_t *sroce_put_bytes(const struct sroce_ring_view *v, uint8_t *to,
 }
 
 /*
+ * Have as many requests been posted before @prod as may be? Short ones leave room in the
+ * ring, but the completion queue was made for that number.
+ */
+static bool sroce_sq_full(const struct sroce_wq *sq, uint32_t prod)
+{
+	return *sroce_wq_posted(sq, prod) -
+	       __atomic_load_n(&sq->retired, __ATOMIC_RELAXED) >= sq->max_wr;
+}
+
+/*
  * Make room for @bytes behind the header. The header counts the blocks; they
  * are taken when prod moves.
  */
@@ -232,6 +242,8 @@ static int sroce_size_wqe(const struct sroce_qp *qp,
 	wqe->num_blocks = (SROCE_WQE_DATA + bytes + SROCE_SQ_BLOCK - 1) /
 			  SROCE_SQ_BLOCK;
 	if (sroce_ring_space(&qp->sq.ring, prod) < wqe->num_blocks)
+		return ENOMEM;
+	if (qp->sq.posted && sroce_sq_full(&qp->sq, prod))
 		return ENOMEM;
 	return 0;
 }
@@ -366,8 +378,12 @@ static void sroce_set_srqn(struct sroce_send_wqe *wqe,
 static void sroce_put_header(const struct sroce_qp *qp,
 			     const struct sroce_send_wqe *wqe, uint32_t *prod)
 {
+	const uint32_t next = *prod + wqe->num_blocks;
+
 	memcpy(sroce_ring_entry(&qp->sq.ring, *prod), wqe, sizeof(*wqe));
-	*prod += wqe->num_blocks;
+	if (qp->sq.posted)
+		*sroce_wq_posted(&qp->sq, next) = *sroce_wq_posted(&qp->sq, *prod) + 1;
+	*prod = next;
 }
 
 static int sroce_set_op(const struct sroce_qp *qp, const struct sroce_op *op,

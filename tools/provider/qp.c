@@ -79,6 +79,7 @@ static int sroce_map_sq(struct ibv_context *ibctx, struct sroce_qp *qp,
 			const struct ibv_qp_cap *cap)
 {
 	struct sroce_context *ctx = to_sctx(ibctx);
+	int ret;
 
 	/* What a request may be at most, whatever the kernel allows. */
 	qp->sq.max_sge = sroce_min(cap->max_send_sge,
@@ -91,7 +92,23 @@ static int sroce_map_sq(struct ibv_context *ibctx, struct sroce_qp *qp,
 		return 0;
 	if (map->entry_size != SROCE_SQ_BLOCK)
 		return EPROTO;
-	return sroce_map_ring(ibctx, &qp->sq.ring, map, SROCE_SQ_BLOCK);
+	ret = sroce_map_ring(ibctx, &qp->sq.ring, map, SROCE_SQ_BLOCK);
+	if (ret || qp->sq.ring.num <= cap->max_send_wr)
+		return ret;
+
+	qp->sq.max_wr = cap->max_send_wr;
+	qp->sq.posted = calloc(2 * (size_t)qp->sq.ring.num, sizeof(*qp->sq.posted));
+	if (!qp->sq.posted) {
+		sroce_unmap_ring(&qp->sq.ring);
+		return ENOMEM;
+	}
+	return 0;
+}
+
+static void sroce_unmap_sq(struct sroce_qp *qp)
+{
+	sroce_unmap_ring(&qp->sq.ring);
+	free(qp->sq.posted);
 }
 
 static bool sroce_has_sq(const struct ibv_qp_init_attr_ex *attr)
@@ -122,7 +139,7 @@ static int sroce_map_qp(struct ibv_context *ibctx, struct sroce_qp *qp,
 		ret = sroce_map_recv_ring(ibctx, &qp->rq, &resp->rq,
 					  attr->cap.max_recv_sge);
 		if (ret) {
-			sroce_unmap_ring(&qp->sq.ring);
+			sroce_unmap_sq(qp);
 			return ret;
 		}
 	}
@@ -396,7 +413,7 @@ int sroce_destroy_qp(struct ibv_qp *ibqp)
 	if (ibqp->recv_cq)
 		sroce_cq_detach(to_scq(ibqp->recv_cq), &qp->rq,
 				&qp->held_recv);
-	sroce_unmap_ring(&qp->sq.ring);
+	sroce_unmap_sq(qp);
 	sroce_unmap_ring(&qp->rq.ring);
 	sroce_lock_fini(&qp->sq.lock);
 	sroce_lock_fini(&qp->rq.lock);

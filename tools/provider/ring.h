@@ -56,26 +56,31 @@ static inline uint32_t sroce_ring_space(const struct sroce_ring_view *v,
 }
 
 /**
- * sroce_ring_retire - a completion gave back the entries before @next
+ * sroce_ring_lent - can a completion give back the entries before @next?
  *
  * @next comes out of memory that all of the program can store to. One that is
  * not between our own indices must not make the ring look emptier than it is.
  * prod was stored before the kernel could complete anything behind it, so a
  * relaxed load is recent enough.
  */
-static inline void sroce_ring_retire(struct sroce_ring_view *v, uint32_t next)
+static inline bool sroce_ring_lent(const struct sroce_ring_view *v, uint32_t next)
 {
 	uint32_t used = __atomic_load_n(&v->prod, __ATOMIC_RELAXED) - v->cons;
 
-	if (next - v->cons <= used)
-		__atomic_store_n(&v->cons, next, __ATOMIC_RELEASE);
+	return next - v->cons <= used;
+}
+
+/* A completion gave back the entries before @next. */
+static inline void sroce_ring_retire(struct sroce_ring_view *v, uint32_t next)
+{
+	__atomic_store_n(&v->cons, next, __ATOMIC_RELEASE);
 }
 
 /**
  * sroce_ring_refresh - look how far the kernel has got with a shared queue
  *
  * The acquire pairs with the kernel's release: what it gives back, it has read.
- * As in sroce_ring_retire(), an index that is not between ours is none of the
+ * As in sroce_ring_lent(), an index that is not between ours is none of the
  * kernel's, and frees nothing.
  */
 static inline void sroce_ring_refresh(struct sroce_ring_view *v)

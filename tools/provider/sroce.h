@@ -136,6 +136,10 @@ struct sroce_owner {
  * @lock: serializes posting
  * @key: how completions name this queue, see sroce_cqe_key()
  * @max_sge: longest list that a request may have
+ * @max_wr: requests that the queue takes; only where @posted is
+ * @posted: how many requests lie before an index of the ring, see sroce_wq_posted();
+ *	NULL if no more fit than may be. Under @lock, and read of what has completed
+ * @retired: requests that may be used again, as @posted counts; atomic
  * @attached: the completion queue finds this queue
  * @next: in the completion queue's table; both under its lock
  */
@@ -144,9 +148,21 @@ struct sroce_wq {
 	struct sroce_lock lock;
 	uint32_t key;
 	uint32_t max_sge;
+	uint32_t max_wr;
+	uint32_t *posted;
+	uint32_t retired;
 	bool attached;
 	struct sroce_wq *next;
 };
+
+/*
+ * A send queue's entries are blocks, and a request has one or several. Twice as many
+ * elements as blocks: what lies ahead of prod, and is given up, leaves prod's alone.
+ */
+static inline uint32_t *sroce_wq_posted(const struct sroce_wq *wq, uint32_t index)
+{
+	return &wq->posted[index & (2 * wq->ring.num - 1)];
+}
 
 /**
  * struct sroce_held - posted requests that the kernel was not told of
