@@ -1277,6 +1277,23 @@ static void test_bells(struct sroce_cq *cq)
 	done("no room, another thread, no ring: it is rung at once");
 }
 
+/* An XRC initiator receives nothing: the queue that was named for that may go first. */
+static void test_xrc_send_cq(struct sroce_cq *cq)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
+	struct sroce_cq *other = new_cq();
+	struct sroce_qp *qp = new_qp_type(cq, other, IBV_QPT_XRC_SEND);
+
+	CHECK(!qp->vqp.qp.recv_cq && !other->num_wqs);
+	drop_cq(other);
+	qp->sq.ring.ring->flags = SROCE_RING_LINGER;
+	qp->sq.ring.ring->linger = 9;
+	CHECK(!sroce_post_send(&qp->vqp.qp, &wr, &bad));
+	drop_qp(qp);
+	memset(&db, 0, sizeof(db));
+	done("an XRC initiator leaves the other completion queue alone");
+}
+
 /* An address handle goes: whoever has posted with it is rung for, once each. */
 static void test_ah_users(struct sroce_cq *cq)
 {
@@ -2856,6 +2873,7 @@ int main(void)
 	test_list(qp);
 	test_linger(qp, cq);
 	test_bells(cq);
+	test_xrc_send_cq(cq);
 	test_ah_users(cq);
 	test_recv(qp, cq);
 	test_poll(qp, cq);

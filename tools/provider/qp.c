@@ -246,6 +246,20 @@ static void sroce_init_qp(struct sroce_qp *qp, bool unlocked)
 	sroce_lock_init(&qp->rq.lock, unlocked);
 }
 
+/*
+ * libibverbs notes the completion queues that were named. Those that the kernel does not
+ * hold for this queue pair may be destroyed before it, and are none of its.
+ */
+static void sroce_forget_cqs(struct ibv_qp *ibqp, const struct ibv_qp_init_attr_ex *attr)
+{
+	const bool table = attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE;
+
+	if (!sroce_has_sq(attr))
+		ibqp->send_cq = NULL;
+	if (table || attr->qp_type == IBV_QPT_XRC_SEND || attr->qp_type == IBV_QPT_XRC_RECV)
+		ibqp->recv_cq = NULL;
+}
+
 static struct sroce_qp *sroce_new_qp(struct ibv_pd *pd)
 {
 	return sroce_obj_alloc(pd, sizeof(struct sroce_qp),
@@ -290,6 +304,7 @@ struct ibv_qp *sroce_create_qp_ex(struct ibv_context *ibctx,
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		sroce_extend_qp(to_sctx(ibctx), qp, attr->send_ops_flags);
 
+	sroce_forget_cqs(ibqp, attr);
 	if (ibqp->qp_type == IBV_QPT_UD)
 		sroce_ud_add(to_sctx(ibctx), qp);
 	/* The receive queue also if it has no ring: an SRQ's completions. */
