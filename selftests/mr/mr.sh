@@ -10,7 +10,7 @@
 two_hosts mr
 probe udmabuf || true
 tests_of mr rereg rereg_traffic null dm dmabuf windows leave odp odp_fork odp_shared odp_implicit \
-	odp_advise odp_traffic
+	odp_advise odp_secret odp_traffic
 # everything is gone
 unload_links() {
 	rdma link del roce0 && rdma link del roce1

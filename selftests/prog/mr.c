@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -768,6 +769,51 @@ static void odp_advise(void)
 	munmap(mem, BUF / 2);
 }
 
+/* Memory that not even the kernel can see: neither can a device that is software. */
+static void odp_secret(void)
+{
+	int fd = syscall(SYS_memfd_secret, 0);
+	uint8_t *mem, *secret;
+	struct ibv_mr *mr;
+	struct pair p;
+
+	if (!odp_there(&eb))
+		return;
+	if (fd < 0) {
+		skip("no memfd_secret() in this kernel", "secret memory");
+		return;
+	}
+	mem = map(3 * PAGE);
+	secret = mem + PAGE;
+	if (ftruncate(fd, PAGE) ||
+	    mmap(secret, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != secret)
+		die("memfd_secret");
+	pattern_fill(mem, 7, 0, 3 * PAGE);
+	is(ibv_reg_mr(eb.pd, secret, PAGE, ALL) == NULL, 1, "pinned: refused");
+	mr = reg(mem, 3 * PAGE, ALL | ODP);
+	is(advise((uintptr_t)secret, PAGE, mr->lkey, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, true),
+	   EFAULT, "on demand: not brought in");
+	up(&p);
+	is(rdma_read(&p, (uintptr_t)mem, PAGE, mr->rkey), 0, "what is before it is read");
+	is(rdma_read(&p, (uintptr_t)secret, 8, mr->rkey), IBV_WC_REM_ACCESS_ERR, "it is not read");
+	pair_destroy(&p);
+	up(&p);
+	is(rdma_write(&p, (uintptr_t)secret + PAGE, PAGE, mr->rkey), 0, "what is behind it is written");
+	is(rdma_write(&p, (uintptr_t)secret, 8, mr->rkey), IBV_WC_REM_ACCESS_ERR, "it is not written");
+	pair_destroy(&p);
+	up(&p);
+	errno = POST(p.qp[1], .wr_id = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
+		     .num_sge = 1, .sg_list = SGE(secret, 8, mr->lkey));
+	if (errno)
+		die("post_send");
+	wc_is(p.scq[1], 1, IBV_WC_LOC_PROT_ERR, NULL, "nor sent");
+	pair_destroy(&p);
+	ok(pattern_check(secret, 7, PAGE, PAGE) < 0, "every byte is as it was");
+	dereg(mr);
+	munmap(mem, 3 * PAGE);
+	close(fd);
+}
+
 static uint8_t *sent_from;
 
 static void *drop_thread(void *arg)
@@ -874,6 +920,7 @@ static const struct test tests[] = {
 	TEST(odp_shared),
 	TEST(odp_implicit),
 	TEST(odp_advise),
+	TEST(odp_secret),
 	TEST(odp_traffic),
 };
 

@@ -9,6 +9,7 @@
  * pages that the process has given back.
  */
 #include <linux/hmm.h>
+#include <linux/magic.h>
 #include <linux/memcontrol.h>
 #include <linux/mmu_notifier.h>
 #include <linux/sched/signal.h>
@@ -316,6 +317,22 @@ static struct odp_chunk *chunk_get(struct sroce_odp *odp, unsigned long addr)
 
 /* Bringing pages in */
 
+/*
+ * Pages of memfd_secret() are not in the kernel's own mapping, by which everything is copied
+ * here. get_user_pages() has none of them, hmm_range_fault() does. Who maps such a file later
+ * invalidates what was noted. @mm's lock is held.
+ */
+static bool has_secrets(struct mm_struct *mm, unsigned long start, unsigned long end)
+{
+	struct vm_area_struct *vma;
+
+	for (vma = find_vma(mm, start); vma && vma->vm_start < end;
+	     vma = find_vma(mm, vma->vm_end))
+		if (vma->vm_file && file_inode(vma->vm_file)->i_sb->s_magic == SECRETMEM_MAGIC)
+			return true;
+	return false;
+}
+
 /* Pages from @addr up to @end of one chunk. */
 static int chunk_map(struct odp_chunk *chunk, unsigned long addr, unsigned long end,
 		     enum odp_how how)
@@ -341,7 +358,8 @@ static int chunk_map(struct odp_chunk *chunk, unsigned long addr, unsigned long 
 	do {
 		range.notifier_seq = mmu_interval_read_begin(&chunk->notifier);
 		mmap_read_lock(mm);
-		err = hmm_range_fault(&range);
+		err = has_secrets(mm, range.start, range.end) ? -EFAULT :
+			hmm_range_fault(&range);
 		mmap_read_unlock(mm);
 		if (!err && !note_pages(chunk, &range))
 			err = -EBUSY;
