@@ -11,6 +11,7 @@
 #include <linux/udmabuf.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -883,6 +884,23 @@ int forger(void)
 
 	if (fd < 0)
 		die("raw socket: %s", strerror(errno));
+	return fd;
+}
+
+int forger_on(const char *host)
+{
+	int here = open("/proc/self/ns/net", O_RDONLY), there, fd;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/run/netns/%s", host);
+	there = open(path, O_RDONLY);
+	if (here < 0 || there < 0 || setns(there, CLONE_NEWNET))
+		die("no namespace %s", host);
+	fd = forger();
+	if (setns(here, CLONE_NEWNET))
+		die("setns");
+	close(there);
+	close(here);
 	return fd;
 }
 

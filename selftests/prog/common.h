@@ -228,6 +228,8 @@ uint32_t icrc_of(const uint8_t *ip, size_t len);
  * payload that the caller gives. @fd: forger()'s, made on that side's host.
  */
 int forger(void);
+/* Made on "a" or "b", as hosts_up has them */
+int forger_on(const char *host);
 void forge_pkt(int fd, const struct pair *p, int side, uint8_t opcode, uint32_t psn,
 	       const void *body, size_t len);
 

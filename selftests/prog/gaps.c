@@ -241,21 +241,8 @@ static void goes_back(void)
 
 /* --- what a peer should not send --------------------------------------------------------------- */
 
-static int forger_b;
-
 /* Side 1's host sends what is forged. */
-static void forger_up(void)
-{
-	int here = open("/proc/self/ns/net", O_RDONLY), b = open("/run/netns/b", O_RDONLY);
-
-	if (here < 0 || b < 0 || setns(b, CLONE_NEWNET))
-		die("no namespace b");
-	forger_b = forger();
-	if (setns(here, CLONE_NEWNET))
-		die("setns");
-	close(b);
-	close(here);
-}
+static int forger_b;
 
 /* A report's words; the pair's packets begin at @psn */
 struct report {
@@ -591,6 +578,6 @@ static const struct test tests[] = {
 int main(int argc, char **argv)
 {
 	relay_up();
-	forger_up();
+	forger_b = forger_on("b");
 	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
 }

@@ -48,22 +48,6 @@ static struct end ea, eb;
 
 static int forgers[2];		/* on the hosts of the sides */
 
-static void forgers_up(void)
-{
-	int here = open("/proc/self/ns/net", O_RDONLY), ns;
-
-	for (int i = 0; i < 2; i++) {
-		ns = open(i ? "/run/netns/b" : "/run/netns/a", O_RDONLY);
-		if (here < 0 || ns < 0 || setns(ns, CLONE_NEWNET))
-			die("no namespaces a and b");
-		forgers[i] = forger();
-		close(ns);
-	}
-	if (setns(here, CLONE_NEWNET))
-		die("setns");
-	close(here);
-}
-
 struct count {
 	long long kept, dropped;
 };
@@ -526,6 +510,7 @@ static const struct test tests[] = {
 
 int main(int argc, char **argv)
 {
-	forgers_up();
+	forgers[0] = forger_on("a");
+	forgers[1] = forger_on("b");
 	return run_tests(argc, argv, tests, ARRAY_SIZE(tests), &ea, &eb);
 }

@@ -1150,6 +1150,67 @@ static void test_odp(void)
 	down(&m);
 }
 
+/*
+ * It could not even wait for its memory, as b holds as much as it may, and something else comes
+ * in its place: what is forged is all that a sends, so that nobody fills the gaps.
+ */
+#define SEND_MIDDLE	0x01
+#define SEND_ONLY	0x04
+#define FULL		8000	/* packets that are more than b may hold */
+
+/* Ever more of @len bytes, none of them behind another, until one finds no room */
+static bool fill(const struct pair *p, int fd, uint32_t *num, uint32_t len)
+{
+	const long long full = hw_counter(&eb, "rx_kept_dropped");
+	const uint8_t body[4096] = {};
+
+	while (*num < FULL && hw_counter(&eb, "rx_kept_dropped") == full)
+		for (int i = 0; i < 16; i++)
+			forge_pkt(fd, p, 0, SEND_MIDDLE, 0xfffff0 + 1 + 2 * (*num)++, body, len);
+	return *num < FULL;
+}
+
+static void again(struct matcher *m, int fd, uint32_t len, const char *what)
+{
+	struct pair p = { .e = { &ea, &eb }, .qp = { m->qp[0], m->qp[1] } };
+	uint8_t body[1000] = {};
+	uint32_t num = 0;
+	double end;
+
+	mr_drop(m->mr[1]);
+	m->mr[1] = mr_make(&eb, MEM, IBV_ACCESS_ON_DEMAND);
+	add(m, 77, 5, 0, 1000);
+	ok(fill(&p, fd, &num, 4096) && fill(&p, fd, &num, 0), "b holds all that it may");
+	put_tmh(body, IBV_TMH_EAGER, 5);
+	forge_pkt(fd, &p, 0, SEND_ONLY, 0xfffff0, body, sizeof(body));
+	/* as long as somebody brings the memory, what comes is dropped, too */
+	end = now() + PATIENCE;
+	do
+		forge_pkt(fd, &p, 0, SEND_ONLY, 0xfffff0, body, len);
+	while (qp_state(m->qp[1]) != IBV_QPS_ERR && now() < end);
+	is_state(m->qp[1], IBV_QPS_ERR, what);
+	told_is(m, 77, IBV_WC_WR_FLUSH_ERR, ANY, ANY, NULL, "the tag's request ends with it");
+	qps_down(m);
+	while (event_wait(&eb, &(struct ibv_async_event) {}, 0))
+		;
+	qps_up(m, 0);
+}
+
+static void test_again(void)
+{
+	int fd = forger_on("a");
+	struct matcher m;
+
+	if (!odp_there(&eb))
+		return;
+	up(&m);
+	again(&m, fd, 12, "another message, without all of the header");
+	again(&m, fd, 4, "with next to nothing of it");
+	again(&m, fd, 0, "with nothing");
+	down(&m);
+	close(fd);
+}
+
 static const struct test tests[] = {
 	{ .name = "eager", .fn = test_eager },
 	{ .name = "order", .fn = test_order },
@@ -1165,6 +1226,7 @@ static const struct test tests[] = {
 	{ .name = "ends", .fn = test_ends },
 	{ .name = "overrun", .fn = test_overrun },
 	{ .name = "odp", .fn = test_odp },
+	{ .name = "again", .fn = test_again },
 };
 
 int main(int argc, char **argv)

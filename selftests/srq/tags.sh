@@ -11,7 +11,11 @@ need_bin tags
 load_module
 hosts_up
 links_up
-tap_from tags "$BIN/tags" -d roce0 -D roce1
+tap_from tags "$BIN/tags" -d roce0 -D roce1 eager order unexpected not_ready delete race refused \
+	rndv left hostile wrong ends overrun odp
+ip -n a link set v0 mtu 9000
+ip -n b link set v1 mtu 9000
+tap_from again "$BIN/tags" -d roce0 -D roce1 again
 tap_from "one device" "$BIN/tags" -d roce0 eager rndv ends
 
 hosts_up_bridge

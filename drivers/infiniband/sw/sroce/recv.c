@@ -587,7 +587,7 @@ static bool take_tagged(struct sroce_qp *qp, struct sroce_rx *rx)
 	const bool first = !rq->has_wqe;
 	struct sroce_cqe cqe = {};
 
-	if (first && !sroce_tm_match(qp, rx)) {
+	if (first ? !sroce_tm_match(qp, rx) : !sroce_tm_again(qp, rx)) {
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
 		return false;
 	}
@@ -616,6 +616,8 @@ static void complete_tagged(struct sroce_qp *qp, const struct wire_pkt *pkt,
 	complete_message(qp, pkt, cqe);
 	/* what it may ask for completes after it */
 	sroce_tm_read(qp);
+	/* a WRITE's request is not this message's */
+	qp->rq.tm_msg.kind = SROCE_TM_NO_TAG;
 }
 
 static bool invalidate(struct sroce_qp *qp, const struct wire_pkt *pkt)

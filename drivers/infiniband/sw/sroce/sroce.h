@@ -1599,6 +1599,7 @@ void sroce_tm_destroy(struct sroce_srq *srq);
 bool sroce_tm_join(struct sroce_qp *qp, const struct ib_qp_init_attr *init,
 		   struct ib_qp_cap *sq);
 bool sroce_tm_match(struct sroce_qp *qp, const struct sroce_rx *rx);
+bool sroce_tm_again(struct sroce_qp *qp, const struct sroce_rx *rx);
 void sroce_tm_cut(struct sroce_qp *qp, struct sroce_rx *rx);
 bool sroce_tm_matched(const struct sroce_qp *qp);
 void sroce_tm_fill(struct sroce_qp *qp, struct sroce_cqe *cqe, bool first, bool last);

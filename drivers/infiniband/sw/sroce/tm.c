@@ -421,6 +421,16 @@ static void tag_take(struct sroce_qp *qp, struct sroce_tm *tm, struct sroce_tag 
 	kfree(tag);
 }
 
+/* What the first packet begins with, and zeroes; false if that makes no sense. */
+static bool get_header(const struct sroce_rx *rx, u8 *hdr)
+{
+	struct sroce_rx_pos pos = rx->payload;
+
+	memset(hdr, 0, RVH_END);
+	sroce_rx_copy(&pos, hdr, min_t(u32, rx->pkt.payload_len, RVH_END));
+	return check_header(rx, hdr);
+}
+
 /**
  * sroce_tm_match - a message begins: which buffer is it for?
  * @qp: queue pair with a tag matching queue; its receive lock is held
@@ -434,15 +444,13 @@ static void tag_take(struct sroce_qp *qp, struct sroce_tm *tm, struct sroce_tag 
 bool sroce_tm_match(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	struct sroce_tm_msg *msg = &qp->rq.tm_msg;
-	struct sroce_rx_pos pos = rx->payload;
 	struct sroce_tm *tm = qp->rq.tm;
 	struct sroce_tag *tag;
 
-	memset(msg, 0, sizeof(*msg));
-	sroce_rx_copy(&pos, msg->hdr, min_t(u32, rx->pkt.payload_len, RVH_END));
-	if (!check_header(rx, msg->hdr))
-		return false;
 	msg->kind = SROCE_TM_NO_TAG;
+	msg->sync_req = false;
+	if (!get_header(rx, msg->hdr))
+		return false;
 	if (msg->hdr[0] != TMH_EAGER && msg->hdr[0] != TMH_RNDV)
 		return true;
 
@@ -458,6 +466,22 @@ bool sroce_tm_match(struct sroce_qp *qp, const struct sroce_rx *rx)
 	}
 	spin_unlock(&tm->lock);
 	return true;
+}
+
+/**
+ * sroce_tm_again - a message begins that has begun before: is it the same one?
+ * @qp: queue pair with a tag matching queue, which has a receive request; its receive lock
+ *	is held
+ * @rx: the first packet
+ *
+ * It had to wait for its memory; where there was no room to do so, its sender sends it once
+ * more, and that can be anything.
+ */
+bool sroce_tm_again(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	u8 hdr[RVH_END];
+
+	return get_header(rx, hdr) && !memcmp(hdr, qp->rq.tm_msg.hdr, RVH_END);
 }
 
 /**
