@@ -70,12 +70,14 @@ static u32 bells_drain(struct sroce_bells *b)
 	return n;
 }
 
-/* The program has rung for @n queue pairs: is it one that does not wait? */
-static void bells_judge(struct sroce_bells *b, bool waited, u32 n)
+/* The program has rung for @n queue pairs. Return: it is one that does not wait. */
+static bool bells_judge(struct sroce_bells *b, bool waited, u32 n)
 {
+	bool stream;
+
 	/* the timer was first */
 	if (!n)
-		return;
+		return false;
 	spin_lock_bh(&b->lock);
 	if (n > 1) {
 		b->streak = SROCE_STREAM_MIN;
@@ -85,7 +87,9 @@ static void bells_judge(struct sroce_bells *b, bool waited, u32 n)
 	} else {
 		b->streak = min(b->streak + 1, SROCE_STREAM_MIN);
 	}
+	stream = b->streak >= SROCE_STREAM_MIN;
 	spin_unlock_bh(&b->lock);
+	return stream;
 }
 
 /* A timer that runs is left alone: it fires early, once, and goes on for the rest. */
@@ -131,7 +135,7 @@ void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp)
 	struct sroce_bells *b = ibuc_bells(ibuc);
 	/* one alone that was put off until a poll found nothing was no stream */
 	const bool waited = !qp || sroce_doorbell_waited(qp);
-	bool lone = false;
+	bool stream, lone = false;
 	u32 n;
 
 	if (qp)
@@ -145,12 +149,12 @@ void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp)
 		WRITE_ONCE(b->qpn, qp->num->qpn);
 	}
 	n = bells_drain(b);
-	bells_judge(b, waited, n + !!qp);
+	stream = bells_judge(b, waited, n + !!qp);
 	/* before the timer is armed, which is left alone while somebody rings */
 	atomic_dec(&b->ringing);
 	if (bells_rest(b))
 		tasklet_schedule(&b->task);
-	if (lone && !n && b->streak < SROCE_STREAM_MIN)
+	if (lone && !n && !stream)
 		sroce_doorbell_hand_over();
 }
 

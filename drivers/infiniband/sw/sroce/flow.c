@@ -512,7 +512,7 @@ static int set_rule(struct sroce_flow *flow, const struct ib_flow_attr *attr)
 /* The netdev's part: all under RTNL */
 
 /* Frames that its filter would keep out have to come in for this rule. */
-static void filter(const struct sroce_flow *flow, struct net_device *ndev, bool add)
+static int filter(const struct sroce_flow *flow, struct net_device *ndev, bool add)
 {
 	const u8 *mac = flow->value.dmac;
 	int inc = add ? 1 : -1;
@@ -520,19 +520,18 @@ static void filter(const struct sroce_flow *flow, struct net_device *ndev, bool 
 	switch (flow->class) {
 	case FLOW_SNIFFER:
 	case FLOW_ALL_DEFAULT:
-		dev_set_promiscuity(ndev, inc);
-		return;
+		return dev_set_promiscuity(ndev, inc);
 	case FLOW_MC_DEFAULT:
-		dev_set_allmulti(ndev, inc);
-		return;
+		return dev_set_allmulti(ndev, inc);
 	case FLOW_NORMAL:
 		if (!is_broadcast_ether_addr(flow->mask.dmac) || is_broadcast_ether_addr(mac))
-			return;
+			return 0;
 		if (is_multicast_ether_addr(mac))
-			add ? dev_mc_add(ndev, mac) : dev_mc_del(ndev, mac);
-		else if (is_valid_ether_addr(mac))
-			add ? dev_uc_add(ndev, mac) : dev_uc_del(ndev, mac);
+			return add ? dev_mc_add(ndev, mac) : dev_mc_del(ndev, mac);
+		if (is_valid_ether_addr(mac))
+			return add ? dev_uc_add(ndev, mac) : dev_uc_del(ndev, mac);
 	}
+	return 0;
 }
 
 static int hook_on(struct sroce_dev *sdev, struct net_device *ndev, struct nf_hook_ops *ops,
@@ -626,7 +625,13 @@ static int rule_insert(struct sroce_dev *sdev, struct sroce_flow *flow)
 	err = hooks_get(sdev, flow);
 	if (err)
 		return err;
-	filter(flow, flows->ndev, true);
+	err = filter(flow, flows->ndev, true);
+	if (err) {
+		hooks_put(flows, flow->class == FLOW_SNIFFER && !flows->num_sniffers,
+			  !flows->num);
+		synchronize_net();
+		return err;
+	}
 	list_insert(flows, flow);
 	flows->num++;
 	flows->num_sniffers += flow->class == FLOW_SNIFFER;

@@ -399,9 +399,11 @@ static void raise_for_time(const struct sroce_qp *qp, struct sroce_pace *p, ktim
 void sroce_pace_cnp(struct sroce_qp *qp)
 {
 	struct sroce_pace *p = &qp->pace;
-	const ktime_t now = ktime_get();
+	ktime_t now;
 
 	spin_lock(&p->lock);
+	/* not before: a time from before the last change would be taken for a long one */
+	now = ktime_get();
 	alpha_fall(p, now);
 	if (p->limited)
 		raise_for_time(qp, p, now);
@@ -451,10 +453,11 @@ bool sroce_pace_marked(struct sroce_qp *qp)
 bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags)
 {
 	struct sroce_pace *p = &qp->pace;
-	const ktime_t now = ktime_get();
+	ktime_t now;
 	bool open;
 
 	spin_lock_bh(&p->lock);
+	now = ktime_get();
 	if (p->limited)
 		raise_for_time(qp, p, now);
 	open = !p->limited || ktime_compare(now, p->next) >= 0;
@@ -486,10 +489,11 @@ u32 sroce_pace_quantum(struct sroce_qp *qp)
 void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes)
 {
 	struct sroce_pace *p = &qp->pace;
-	const ktime_t now = ktime_get();
 	const u64 all = bytes + (u64)pkts * PKT_OVERHEAD;
+	ktime_t now;
 
 	spin_lock_bh(&p->lock);
+	now = ktime_get();
 	if (p->limited) {
 		if (ktime_before(p->next, now))
 			p->next = now;

@@ -120,6 +120,9 @@ int sroce_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp SROCE
 	cnt = counter->id ? counter_find(counter) : counter_create(counter);
 	if (IS_ERR(cnt))
 		return PTR_ERR(cnt);
+	/* its last queue pair has left it meanwhile, see sroce_counter_update_stats() */
+	if (!cnt)
+		return -ENOENT;
 	WRITE_ONCE(to_sqp(ibqp)->stats, cnt->stats);
 	ibqp->counter = counter;
 	return 0;
@@ -149,7 +152,8 @@ int sroce_counter_dealloc(struct rdma_counter *counter)
 	struct sroce_qp_counter *cnt;
 
 	cnt = xa_erase(&to_sdev(counter->device)->counters, counter->id);
-	call_rcu(&cnt->rcu, counter_free_rcu);
+	if (cnt)
+		call_rcu(&cnt->rcu, counter_free_rcu);
 	return 0;
 }
 
@@ -168,10 +172,19 @@ struct rdma_hw_stats *sroce_counter_alloc_stats(struct rdma_counter *counter)
  * sroce_counter_update_stats - ib_device_ops: read a counter
  * @counter: the core's, with its lock held
  *
- * Return: 0.
+ * Who reads may have waited for that lock while the last queue pair left: the core has added
+ * the values to its history by then, and calls sroce_counter_dealloc() without the lock.
+ *
+ * Return: 0, or -EINVAL if the counter is no more.
  */
 int sroce_counter_update_stats(struct rdma_counter *counter)
 {
-	stats_read(counter->stats, counter_find(counter)->stats);
-	return 0;
+	struct sroce_qp_counter *cnt;
+
+	rcu_read_lock();
+	cnt = counter_find(counter);
+	if (cnt)
+		stats_read(counter->stats, cnt->stats);
+	rcu_read_unlock();
+	return cnt ? 0 : -EINVAL;
 }
