@@ -21,6 +21,7 @@ static struct end ea, eb;
 
 /* kernel's enum ib_uverbs_access_flags, which older headers lack */
 #define ACCESS_FLUSH (1 << 8)
+#define ACCESS_PERSIST (1 << 9)
 
 /* beyond what the ring can hold, and back before what is done */
 static const uint32_t far[] = { POSTED + ENTRIES + 1, POSTED + 0x80000000, POSTED - 1 };
@@ -189,6 +190,10 @@ static void flush(void)
 		  IBV_WC_REM_INV_REQ_ERR },
 		{ "to persistence", true, ACCESS_FLUSH, 0, 100, PERSISTENT, RANGE,
 		  IBV_WC_REM_INV_REQ_ERR },
+		{ "to persistence, which the queue pair may", true, ACCESS_FLUSH | ACCESS_PERSIST,
+		  0, 100, PERSISTENT, RANGE, IBV_WC_REM_ACCESS_ERR },
+		{ "to both, which the queue pair may", true, ACCESS_FLUSH | ACCESS_PERSIST,
+		  0, 100, GLOBAL | PERSISTENT, RANGE, IBV_WC_REM_ACCESS_ERR },
 		{ "to both", true, ACCESS_FLUSH, 0, 100, GLOBAL | PERSISTENT, RANGE,
 		  IBV_WC_REM_INV_REQ_ERR },
 		{ "to nothing", true, ACCESS_FLUSH, 0, 100, 0, RANGE, IBV_WC_REM_INV_REQ_ERR },

@@ -100,9 +100,11 @@ static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 /* FLUSH came with its access rights; without them nobody can be allowed it. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
 #define SROCE_ACCESS_FLUSH 0
+#define SROCE_ACCESS_PERSIST 0
 #define SROCE_CAP_A19 0
 #else
 #define SROCE_ACCESS_FLUSH IB_ACCESS_FLUSH_GLOBAL
+#define SROCE_ACCESS_PERSIST IB_ACCESS_FLUSH_PERSISTENT
 /* Annex A19, Memory Placement Extensions */
 #define SROCE_CAP_A19 (IB_DEVICE_FLUSH_GLOBAL | IB_DEVICE_ATOMIC_WRITE)
 #endif

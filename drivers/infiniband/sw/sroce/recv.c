@@ -850,22 +850,33 @@ static void recv_atomic_write(struct sroce_qp *qp, const struct sroce_rx *rx)
 	take_resource(qp, pkt, 1, 0);
 }
 
-/* Annex A19.3: what was written before is visible to all, on this CPU's word */
+/* What a FLUSH needs the right to; 0 if it says nothing that makes sense. */
+static int flush_access(const struct wire_pkt *pkt)
+{
+	if (pkt->flush & ~WIRE_FETH_MASK)
+		return 0;
+	return (pkt->flush & WIRE_FETH_GLOBAL ? SROCE_ACCESS_FLUSH : 0) |
+	       (pkt->flush & WIRE_FETH_PERSISTENT ? SROCE_ACCESS_PERSIST : 0);
+}
+
+/*
+ * Annex A19.3: what was written before is visible to all, on this CPU's word. A queue pair may
+ * be allowed persistence, but no region has it to give.
+ */
 static void recv_flush_memory(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	const struct wire_pkt *pkt = &rx->pkt;
+	const int access = flush_access(pkt);
 	u64 addr;
 
-	if (pkt->flush & ~WIRE_FETH_MASK || pkt->flush & WIRE_FETH_PERSISTENT ||
-	    !(pkt->flush & WIRE_FETH_GLOBAL) || !SROCE_ACCESS_FLUSH ||
-	    !allowed(qp, SROCE_ACCESS_FLUSH)) {
+	if (!access || !allowed(qp, access)) {
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
 		return;
 	}
 	/* a whole region has a key and no range */
 	if (!run_mr_remote(qp, pkt->rkey, pkt->va,
 			   pkt->flush & WIRE_FETH_LEVEL_MR ? 0 : pkt->dma_len,
-			   SROCE_ACCESS_FLUSH, &addr)) {
+			   access, &addr)) {
 		recv_refuse(qp, WIRE_NAK_REM_ACCESS);
 		return;
 	}
