@@ -1792,7 +1792,7 @@ static void fuzz(void)
 		if (qp_to(victims[i].qp, IBV_QPS_RESET))
 			die("to RESET");
 	/* what another processor was still at has been answered */
-	usleep(100000);
+	usleep(100000 * patience_times());
 	while (see(&late, MSG_DONTWAIT))
 		;
 	for (int i = 0; i < VICTIMS; i++) {

@@ -39,6 +39,8 @@ static void up(struct pair *p)
 
 	pair_create(p, &ea, &eb, &o);
 	p->conn.access = ALL;
+	/* 1 s: it is not how long memory takes that is tested */
+	p->conn.timeout = 18;
 	pair_connect(p);
 }
 

@@ -22,6 +22,7 @@ import faulthandler
 import fnmatch
 import importlib
 import io
+import multiprocessing
 import os
 import pickle
 import select
@@ -30,7 +31,7 @@ import sys
 import time
 import unittest
 
-CLASSES = ('vendor', 'cuda', 'drm', 'confidential', 'kernel')
+CLASSES = ('vendor', 'hardware', 'cuda', 'drm', 'confidential', 'kernel', 'without')
 
 
 class Allowed:
@@ -192,6 +193,8 @@ def main():
     p.add_argument('rest', nargs='*')
     args = p.parse_args()
 
+    # what the tests give to their processes can't be pickled, as python 3.14 would
+    multiprocessing.set_start_method('fork')
     tap = Tap()
     allowed = read_list(args.skips)
     sys.argv[1:] = args.rest

@@ -99,7 +99,7 @@ struct ibv_td *sroce_alloc_td(struct ibv_context *ibctx,
 	struct sroce_td *td;
 
 	if (attr->comp_mask) {
-		errno = EINVAL;
+		errno = EOPNOTSUPP;
 		return NULL;
 	}
 
@@ -129,8 +129,11 @@ struct ibv_pd *sroce_alloc_parent_domain(struct ibv_context *ibctx,
 			       IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 	struct sroce_pd *pd;
 
-	if (!attr->pd || attr->comp_mask & ~known ||
-	    to_spd(attr->pd)->protection) {
+	if (attr->comp_mask & ~known) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (!attr->pd || to_spd(attr->pd)->protection) {
 		errno = EINVAL;
 		return NULL;
 	}

@@ -102,11 +102,14 @@ static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 #define SROCE_ACCESS_FLUSH 0
 #define SROCE_ACCESS_PERSIST 0
 #define SROCE_CAP_A19 0
+#define SROCE_ODP_A19 0
 #else
 #define SROCE_ACCESS_FLUSH IB_ACCESS_FLUSH_GLOBAL
 #define SROCE_ACCESS_PERSIST IB_ACCESS_FLUSH_PERSISTENT
 /* Annex A19, Memory Placement Extensions */
 #define SROCE_CAP_A19 (IB_DEVICE_FLUSH_GLOBAL | IB_DEVICE_ATOMIC_WRITE)
+/* IB_ODP_SUPPORT_FLUSH and _ATOMIC_WRITE, whose names came later; programs see the bits */
+#define SROCE_ODP_A19 (BIT(6) | BIT(7))
 #endif
 
 /* The carry-less CRC-32 was reached through the crypto API alone. */

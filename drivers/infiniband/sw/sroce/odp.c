@@ -95,7 +95,7 @@ void sroce_odp_caps(struct ib_device_attr *attr)
 {
 	const u32 datagram = IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | IB_ODP_SUPPORT_SRQ_RECV;
 	const u32 connected = datagram | IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ |
-			      IB_ODP_SUPPORT_ATOMIC;
+			      IB_ODP_SUPPORT_ATOMIC | SROCE_ODP_A19;
 
 	attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
 	attr->odp_caps.general_caps = IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT;
