@@ -1154,8 +1154,10 @@ static void test_odp(void)
  * It could not even wait for its memory, as b holds as much as it may, and something else comes
  * in its place: what is forged is all that a sends, so that nobody fills the gaps.
  */
+#define SEND_FIRST	0x00
 #define SEND_MIDDLE	0x01
 #define SEND_ONLY	0x04
+#define WRITE_ONLY_IMM	0x0b
 #define FULL		8000	/* packets that are more than b may hold */
 
 /* Ever more of @len bytes, none of them behind another, until one finds no room */
@@ -1170,43 +1172,85 @@ static bool fill(const struct pair *p, int fd, uint32_t *num, uint32_t len)
 	return *num < FULL;
 }
 
-static void again(struct matcher *m, int fd, uint32_t len, const char *what)
+/* b holds as much as it may, and then the message of a tag, whose memory is not there, comes */
+static void again_start(struct matcher *m, int fd, const struct pair *p, const uint8_t *body)
 {
-	struct pair p = { .e = { &ea, &eb }, .qp = { m->qp[0], m->qp[1] } };
-	uint8_t body[1000] = {};
 	uint32_t num = 0;
-	double end;
 
 	mr_drop(m->mr[1]);
 	m->mr[1] = mr_make(&eb, MEM, IBV_ACCESS_ON_DEMAND);
+	clear(m, 0, 1000);
 	add(m, 77, 5, 0, 1000);
-	ok(fill(&p, fd, &num, 4096) && fill(&p, fd, &num, 0), "b holds all that it may");
-	put_tmh(body, IBV_TMH_EAGER, 5);
-	forge_pkt(fd, &p, 0, SEND_ONLY, 0xfffff0, body, sizeof(body));
-	/* as long as somebody brings the memory, what comes is dropped, too */
-	end = now() + PATIENCE;
-	do
-		forge_pkt(fd, &p, 0, SEND_ONLY, 0xfffff0, body, len);
-	while (qp_state(m->qp[1]) != IBV_QPS_ERR && now() < end);
-	is_state(m->qp[1], IBV_QPS_ERR, what);
-	told_is(m, 77, IBV_WC_WR_FLUSH_ERR, ANY, ANY, NULL, "the tag's request ends with it");
+	ok(fill(p, fd, &num, 4096) && fill(p, fd, &num, 0), "b holds all that it may");
+	forge_pkt(fd, p, 0, SEND_ONLY, 0xfffff0, body, 1000);
+}
+
+static void again_end(struct matcher *m)
+{
 	qps_down(m);
 	while (event_wait(&eb, &(struct ibv_async_event) {}, 0))
 		;
 	qps_up(m, 0);
 }
 
+static void again(struct matcher *m, int fd, uint8_t opcode, const uint8_t *in_place, uint32_t len,
+		  const char *what)
+{
+	struct pair p = { .e = { &ea, &eb }, .qp = { m->qp[0], m->qp[1] } };
+	uint8_t body[1000] = {};
+	double end;
+
+	put_tmh(body, IBV_TMH_EAGER, 5);
+	again_start(m, fd, &p, body);
+	/* as long as somebody brings the memory, what comes is dropped, too */
+	end = now() + PATIENCE;
+	do
+		forge_pkt(fd, &p, 0, opcode, 0xfffff0, in_place, len);
+	while (qp_state(m->qp[1]) != IBV_QPS_ERR && now() < end);
+	is_state(m->qp[1], IBV_QPS_ERR, what);
+	told_is(m, 77, IBV_WC_WR_FLUSH_ERR, ANY, ANY, NULL, "the tag's request ends with it");
+	again_end(m);
+}
+
+/* What is not told of as sent may be written to, and be sent so the second time */
+static void again_rewritten(struct matcher *m, int fd)
+{
+	struct pair p = { .e = { &ea, &eb }, .qp = { m->qp[0], m->qp[1] } };
+	uint8_t body[1000] = {};
+	struct told t = {};
+	double end;
+
+	put_tmh(body, IBV_TMH_EAGER, 5);
+	again_start(m, fd, &p, body);
+	memset(body + TMH, 7, sizeof(body) - TMH);
+	end = now() + PATIENCE;
+	do
+		forge_pkt(fd, &p, 0, SEND_ONLY, 0xfffff0, body, sizeof(body));
+	while (!next_told(m, &t, 0.05) && now() < end);
+	ok(t.wr_id == 77 && !t.status && t.flags == (MATCH | VALID) &&
+	   t.len == sizeof(body) - TMH && !memcmp(at(m, 1, 0), body + TMH, t.len),
+	   "the same message with other bytes is taken, and has these");
+	again_end(m);
+}
+
 static void test_again(void)
 {
+	const uint32_t mtu = mtu_bytes(min(ea.port.active_mtu, eb.port.active_mtu));
+	uint8_t same[4096] = {}, none[4096] = {};
 	int fd = forger_on("a");
 	struct matcher m;
 
 	if (!odp_there(&eb))
 		return;
 	up(&m);
-	again(&m, fd, 12, "another message, without all of the header");
-	again(&m, fd, 4, "with next to nothing of it");
-	again(&m, fd, 0, "with nothing");
+	put_tmh(same, IBV_TMH_EAGER, 5);
+	again(&m, fd, SEND_ONLY, none, 12, "another message, without all of the header");
+	again(&m, fd, SEND_ONLY, none, 4, "with next to nothing of it");
+	again(&m, fd, SEND_ONLY, none, 0, "with nothing");
+	again(&m, fd, SEND_FIRST, same, mtu, "the first packet of many");
+	/* RETH, of no bytes and so without a key, and immediate data */
+	again(&m, fd, WRITE_ONLY_IMM, none, 20, "a WRITE that takes a request");
+	again_rewritten(&m, fd);
 	down(&m);
 	close(fd);
 }

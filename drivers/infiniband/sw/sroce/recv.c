@@ -721,8 +721,14 @@ static void recv_write(struct sroce_qp *qp, const struct sroce_rx *rx)
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
 		return;
 	}
-	if (pkt->op->flags & WIRE_IMM && !take_wqe(qp))
-		return;
+	if (pkt->op->flags & WIRE_IMM) {
+		if (sroce_tm_waits(qp)) {
+			recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+			return;
+		}
+		if (!take_wqe(qp))
+			return;
+	}
 	if (!recv_ok(qp, place_remote(qp, rx)))
 		return;
 	rq->op = SROCE_RECV_WRITE;

@@ -1066,11 +1066,13 @@ enum sroce_tm_kind {
  * struct sroce_tm_msg - the message under way to a tag matching queue
  * @kind: from its first packet on
  * @sync_req: the program is asked how many unexpected ones it has seen
+ * @last: its first packet is its last
  * @hdr: TMH and RVH, as far as they have come
  */
 struct sroce_tm_msg {
 	enum sroce_tm_kind kind;
 	bool sync_req;
+	bool last;
 	u8 hdr[32];
 };
 
@@ -1601,6 +1603,7 @@ bool sroce_tm_join(struct sroce_qp *qp, const struct ib_qp_init_attr *init,
 bool sroce_tm_match(struct sroce_qp *qp, const struct sroce_rx *rx);
 bool sroce_tm_again(struct sroce_qp *qp, const struct sroce_rx *rx);
 void sroce_tm_cut(struct sroce_qp *qp, struct sroce_rx *rx);
+bool sroce_tm_waits(const struct sroce_qp *qp);
 bool sroce_tm_matched(const struct sroce_qp *qp);
 void sroce_tm_fill(struct sroce_qp *qp, struct sroce_cqe *cqe, bool first, bool last);
 void sroce_tm_abort(struct sroce_qp *qp);

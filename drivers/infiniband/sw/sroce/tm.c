@@ -431,6 +431,11 @@ static bool get_header(const struct sroce_rx *rx, u8 *hdr)
 	return check_header(rx, hdr);
 }
 
+static bool has_tag(const u8 *hdr)
+{
+	return hdr[0] == TMH_EAGER || hdr[0] == TMH_RNDV;
+}
+
 /**
  * sroce_tm_match - a message begins: which buffer is it for?
  * @qp: queue pair with a tag matching queue; its receive lock is held
@@ -449,9 +454,10 @@ bool sroce_tm_match(struct sroce_qp *qp, const struct sroce_rx *rx)
 
 	msg->kind = SROCE_TM_NO_TAG;
 	msg->sync_req = false;
+	msg->last = rx->pkt.op->flags & WIRE_END;
 	if (!get_header(rx, msg->hdr))
 		return false;
-	if (msg->hdr[0] != TMH_EAGER && msg->hdr[0] != TMH_RNDV)
+	if (!has_tag(msg->hdr))
 		return true;
 
 	spin_lock(&tm->lock);
@@ -475,13 +481,26 @@ bool sroce_tm_match(struct sroce_qp *qp, const struct sroce_rx *rx)
  * @rx: the first packet
  *
  * It had to wait for its memory; where there was no room to do so, its sender sends it once
- * more, and that can be anything.
+ * more, and that can be anything. What was done by its header has to hold still; the payload
+ * behind may be another one, as a program may write to what it has not been told is sent.
  */
 bool sroce_tm_again(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
+	const struct sroce_tm_msg *msg = &qp->rq.tm_msg;
+	const bool last = rx->pkt.op->flags & WIRE_END;
 	u8 hdr[RVH_END];
 
-	return get_header(rx, hdr) && !memcmp(hdr, qp->rq.tm_msg.hdr, RVH_END);
+	if (!get_header(rx, hdr) || last != msg->last)
+		return false;
+	switch (msg->kind) {
+	case SROCE_TM_NO_TAG:
+		return !has_tag(hdr);
+	case SROCE_TM_RNDV:
+	case SROCE_TM_RNDV_SW:
+		return !memcmp(hdr, msg->hdr, RVH_END);
+	default:
+		return !memcmp(hdr, msg->hdr, TMH_LEN);
+	}
 }
 
 /**
@@ -507,6 +526,17 @@ void sroce_tm_cut(struct sroce_qp *qp, struct sroce_rx *rx)
 	default:
 		break;
 	}
+}
+
+/**
+ * sroce_tm_waits - has a message begun that has to begin once more, for its memory?
+ * @qp: queue pair between two messages; its receive lock is held
+ *
+ * Then the receive request is the message's: it is counted, or a tag's.
+ */
+bool sroce_tm_waits(const struct sroce_qp *qp)
+{
+	return qp->rq.tm && qp->rq.has_wqe && qp->rq.tm_msg.kind != SROCE_TM_NO_TAG;
 }
 
 /**
