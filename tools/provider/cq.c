@@ -193,6 +193,7 @@ int sroce_resize_cq(struct ibv_cq *ibcq, int cqe)
 	ret = sroce_map_cq(ibcq->context, &new, &resp.drv.cq);
 	if (ret) {
 		sroce_ring_lose_filled(&cq->ring);
+		cq->lost = true;
 		goto out;
 	}
 	new.cons = cq->ring.cons;

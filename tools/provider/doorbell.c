@@ -144,7 +144,9 @@ void sroce_ud_remove(struct sroce_context *ctx, struct sroce_qp *qp)
  * sroce_doorbell_users - make the kernel look at what was posted with an address handle
  * @user: as in struct sroce_ah
  *
- * With several, at every queue pair that might have done so.
+ * With several, at every queue pair that might have done so and has requests which are
+ * not done: one that the kernel knows of may have them in its ring still, as it has sent
+ * its share, or may send no more for now.
  */
 void sroce_doorbell_users(struct sroce_context *ctx, uint32_t user)
 {
@@ -157,7 +159,8 @@ void sroce_doorbell_users(struct sroce_context *ctx, uint32_t user)
 
 	pthread_mutex_lock(&ctx->ud_lock);
 	for (qp = ctx->ud_qps; qp; qp = qp->ud_next)
-		sroce_doorbell_posted(qp);
+		if (qp->sq.ring.ring && sroce_ring_waiting(&qp->sq.ring))
+			sroce_doorbell(ctx, qp->vqp.qp.qp_num);
 	pthread_mutex_unlock(&ctx->ud_lock);
 }
 

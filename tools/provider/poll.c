@@ -373,12 +373,15 @@ int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc)
 int sroce_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct sroce_cq *cq = to_scq(ibcq);
+	bool lost;
 
 	sroce_lock(&cq->arm_lock);
+	lost = cq->lost;
 	sroce_ring_arm(&cq->ring, solicited_only ? SROCE_CQ_ARM_SOLICITED :
 						   SROCE_CQ_ARM_NEXT);
 	sroce_unlock(&cq->arm_lock);
-	return 0;
+	/* nobody would see it, and who waits would wait for ever */
+	return lost ? EIO : 0;
 }
 
 /*

@@ -186,6 +186,7 @@ struct sroce_held {
  * @arm_lock: keeps the ring in place while an event is asked for; taken inside
  *	@lock. Not the same, because a program may ask for an event between
  *	ibv_start_poll() and ibv_end_poll(), which hold @lock
+ * @lost: the kernel has gone on to a ring that could not be mapped; under both locks
  * @last: the queue that the latest completion was for
  * @table: the queues that complete here, hashed by key
  * @table_size: buckets, a power of two
@@ -207,6 +208,7 @@ struct sroce_cq {
 	struct sroce_ring_view ring;
 	struct sroce_lock lock;
 	struct sroce_lock arm_lock;
+	bool lost;
 	struct sroce_wq *last;
 	struct sroce_wq **table;
 	uint32_t table_size;
