@@ -124,19 +124,19 @@ void sroce_ud_add(struct sroce_context *ctx, struct sroce_qp *qp)
 {
 	pthread_mutex_lock(&ctx->ud_lock);
 	qp->ud_next = ctx->ud_qps;
+	qp->ud_at = &ctx->ud_qps;
+	if (qp->ud_next)
+		qp->ud_next->ud_at = &qp->ud_next;
 	ctx->ud_qps = qp;
 	pthread_mutex_unlock(&ctx->ud_lock);
 }
 
 void sroce_ud_remove(struct sroce_context *ctx, struct sroce_qp *qp)
 {
-	struct sroce_qp **p;
-
 	pthread_mutex_lock(&ctx->ud_lock);
-	for (p = &ctx->ud_qps; *p && *p != qp; p = &(*p)->ud_next)
-		;
-	if (*p)
-		*p = qp->ud_next;
+	*qp->ud_at = qp->ud_next;
+	if (qp->ud_next)
+		qp->ud_next->ud_at = qp->ud_at;
 	pthread_mutex_unlock(&ctx->ud_lock);
 }
 

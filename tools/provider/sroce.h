@@ -250,6 +250,7 @@ struct sroce_wr_build {
  * @held_send: in the list of the completion queue for what is sent
  * @held_recv: in that for what is received, if it is another
  * @ud_next: in the context's list
+ * @ud_at: what points to it there
  */
 struct sroce_qp {
 	struct verbs_qp vqp;
@@ -264,6 +265,7 @@ struct sroce_qp {
 	struct sroce_held held_send;
 	struct sroce_held held_recv;
 	struct sroce_qp *ud_next;
+	struct sroce_qp **ud_at;
 };
 
 /**
