@@ -77,6 +77,26 @@ ip -n a addr del fd77::1/64 dev v0
 run "IPv6, too" wait_for 30 not has_gid roce0 fd77::1
 run "the first one stays, still" has_gid roce0 192.168.77.1
 
+# --- speed
+
+# a word of an error instead: this libibverbs has no such call, or this kernel
+speed=$(ip netns exec a python3 -c "
+import pyverbs.device as d
+with d.Context(name='roce0') as ctx:
+    try:
+        print(ctx.query_port_speed(1))
+    except AttributeError:
+        print('rdma-core')
+    except Exception as e:
+        print('kernel' if 'rrno: 9' in str(e) else e)" 2>&1)
+case $speed in
+rdma-core | kernel) skip "the speed of the port" "none in this $speed" ;;
+*)
+	is "$speed" "$(awk '{ print $1 * 10 }' /sys/class/infiniband/roce0/ports/1/rate)" \
+		"the speed of the port in 100 Mb/s is its rate"
+	;;
+esac
+
 # --- MTU
 
 state() {

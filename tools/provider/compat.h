@@ -23,6 +23,13 @@
 	ibv_cmd_create_cq_ex(ctx, attr, cq, cmd, cmd_size, resp, resp_size, flags)
 #endif
 
+/* 62: the speed of a port */
+#if RDMA_CORE_VERSION < 62
+#define SROCE_PORT_SPEED
+#else
+#define SROCE_PORT_SPEED .query_port_speed = ibv_cmd_query_port_speed,
+#endif
+
 /* 64: attributes of the driver's */
 #if RDMA_CORE_VERSION < 64
 #define ibv_cmd_create_qp_ex2(ctx, qp, attr, cmd, cmd_size, resp, resp_size, drv) \

@@ -90,6 +90,7 @@ static const struct verbs_context_ops sroce_context_ops = {
 	.post_srq_recv = sroce_post_srq_recv,
 	.query_device_ex = sroce_query_device,
 	.query_port = sroce_query_port,
+	SROCE_PORT_SPEED
 	.query_qp = sroce_query_qp,
 	.query_rt_values = sroce_query_rt_values,
 	.query_srq = sroce_query_srq,

@@ -166,6 +166,13 @@ static inline void sroce_counter_init(struct rdma_counter *counter)
 #define SROCE_RES_SRQ .fill_res_srq_entry = sroce_fill_res_srq,
 #endif
 
+/* The speed of a port, of which query_port says no more than speed and width of lanes */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 0, 0)
+#define SROCE_PORT_SPEED
+#else
+#define SROCE_PORT_SPEED .query_port_speed = sroce_query_port_speed,
+#endif
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(7, 1, 0)
 #define SROCE_RESIZE_CQ_OP resize_cq
 #define SROCE_RESIZE_CQ_CQE int

@@ -149,13 +149,12 @@ enum ib_mtu sroce_port_mtu(struct ib_device *ibdev)
 /* By the bit of enum ib_port_speed, in units of 100 Mb/s for a lane */
 static const u16 lane_speeds[] = { 25, 50, 100, 100, 140, 250, 500, 1000, 2000 };
 
-static u64 line_rate(const struct ib_port_attr *attr)
+static unsigned int port_speed(const struct ib_port_attr *attr)
 {
 	const unsigned int lane = min_t(unsigned int, ilog2(attr->active_speed),
 					ARRAY_SIZE(lane_speeds) - 1);
 
-	return lane_speeds[lane] * 12500000ULL *
-	       max(ib_width_enum_to_int(attr->active_width), 1);
+	return lane_speeds[lane] * max(ib_width_enum_to_int(attr->active_width), 1);
 }
 
 static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
@@ -186,8 +185,25 @@ static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_at
 	dev_put(ndev);
 
 	err = ib_get_eth_speed(ibdev, port, &attr->active_speed, &attr->active_width);
-	WRITE_ONCE(to_sdev(ibdev)->line_rate, line_rate(attr));
+	WRITE_ONCE(to_sdev(ibdev)->line_rate, port_speed(attr) * 12500000ULL);
 	return err == -ENODEV ? 0 : err;
+}
+
+/**
+ * sroce_query_port_speed - ib_device_ops: what the active speed and width make together
+ * @ibdev: the link's device
+ * @port: its port
+ * @speed: units of 100 Mb/s
+ *
+ * Return: 0 or an errno.
+ */
+int sroce_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed)
+{
+	struct ib_port_attr attr = {};
+	int err = sroce_query_port(ibdev, port, &attr);
+
+	*speed = port_speed(&attr);
+	return err;
 }
 
 static int sroce_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
@@ -352,5 +368,6 @@ const struct ib_device_ops sroce_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, sroce_ucontext, ibuc),
 	INIT_RDMA_OBJ_SIZE(ib_xrcd, sroce_xrcd, ibxrcd),
 	SROCE_COUNTER_OBJ
+	SROCE_PORT_SPEED
 	SROCE_RES_SRQ
 };

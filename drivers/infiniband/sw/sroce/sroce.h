@@ -1568,6 +1568,7 @@ extern const struct uapi_definition sroce_uapi_defs[];
 /* device.c */
 extern const struct ib_device_ops sroce_dev_ops;
 bool sroce_port_up(const struct net_device *ndev);
+int sroce_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed);
 enum ib_mtu sroce_port_mtu(struct ib_device *ibdev);
 bool sroce_take(atomic_t *count, int max);
 void sroce_dev_gone(struct sroce_dev *sdev);
