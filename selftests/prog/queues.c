@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,6 +214,54 @@ static void cq_resize(void)
 	is(ibv_resize_cq(cq, ea.attr.max_cqe + 1), EINVAL, "more than max_cqe is refused");
 	way_down(&w);
 	is(ibv_destroy_cq(cq), 0, "the queue is destroyed");
+}
+
+#define MANY	16000
+
+/* WRITEs of nothing, each a completion */
+static void *many_writes(void *arg)
+{
+	struct ibv_qp *qp = arg;
+	struct ibv_send_wr *bad, wr = {
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+
+	for (wr.wr_id = 0; wr.wr_id < MANY; wr.wr_id++)
+		if (ibv_post_send(qp, &wr, &bad))
+			die("post_send %" PRIu64, wr.wr_id);
+	return NULL;
+}
+
+/* More than is copied at a time, while more comes in. */
+static void cq_resize_busy(void)
+{
+	const struct pair_opts po = { .sq = MANY, .rq = 1, .sge = 1, .buf = 64 };
+	unsigned int held, full = 0, i = 0;
+	struct sroce_ring *ring;
+	struct pair_opts o = po;
+	uint64_t polled = 0;
+	pthread_t writer;
+	struct pair p;
+
+	o.scq = cq_make(&ea, MANY);
+	pair_create(&p, &ea, &eb, &o);
+	pair_connect(&p);
+	if (pthread_create(&writer, NULL, many_writes, p.qp[0]))
+		die("pthread_create");
+	do {
+		ring_before();
+		if (ibv_resize_cq(o.scq, ++i & 1 ? 2 * MANY : MANY))
+			die("resize_cq, the %uth time", i);
+		ring = ring_after();
+		held = __atomic_load_n(&ring->prod, __ATOMIC_ACQUIRE);
+		full += held > 2048 && held < MANY;
+	} while (held < MANY);
+	pthread_join(writer, NULL);
+	ok(full, "resized %u times, %u of them with thousands in it while more came", i, full);
+	ok(next_are(o.scq, &polled, MANY, NULL), "everything is polled once and in order");
+	pair_destroy(&p);
+	is(ibv_destroy_cq(o.scq), 0, "the queue is destroyed");
 }
 
 /* What was asked for before is still asked for afterwards. */
@@ -601,6 +650,7 @@ static void srq_xrc(void)
 static const struct test tests[] = {
 	TEST(cq_resize),
 	TEST(cq_resize_armed),
+	TEST(cq_resize_busy),
 	TEST(cq_moderation),
 	TEST(cq_stamps),
 	TEST(cq_hostile),

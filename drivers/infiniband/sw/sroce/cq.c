@@ -9,6 +9,9 @@
 
 #define CQ_STAMPS	(SROCE_CQ_TIMESTAMP | SROCE_CQ_WALLCLOCK)
 
+/* Completions that are copied to another ring in one go */
+#define COPY_LOCKED	1024
+
 /* Events */
 
 /*
@@ -161,6 +164,7 @@ int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 
 	spin_lock_init(&cq->lock);
 	spin_lock_init(&cq->poll_lock);
+	mutex_init(&cq->resize);
 	hrtimer_setup(&cq->mod_timer, cq_mod_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	cq->ibuc = sroce_udata_context(udata);
 	err = sroce_queue_alloc(cq->ibuc, &cq->q, roundup_pow_of_two(attr->cqe),
@@ -182,16 +186,36 @@ err_count:
 	return err;
 }
 
-/* From the ring in use to @q, which becomes the one that is not. */
+/* Can all that is in the ring from @cons on go to @q? The lock is held. */
+static bool cq_fits(const struct sroce_cq *cq, const struct sroce_queue *q, u32 cons)
+{
+	/* who resizes does not poll: its library holds the poller's lock */
+	return !cq->overflown && READ_ONCE(cq->q.ring->cons) == cons &&
+	       cq->prod - cons <= min(cq->q.mask, q->mask) + 1;
+}
+
+/*
+ * From the ring in use to @q, which becomes the one that is not. There may be 256 MB in it,
+ * and softirqs wait for the lock: all but what has come in last is copied without.
+ */
 static int cq_swap(struct sroce_cq *cq, struct sroce_queue *q)
 {
+	const u32 cons = READ_ONCE(cq->q.ring->cons);
 	int err = -EINVAL;
-	u32 cons;
+	u32 done = 0;
+	bool fits;
 
+	lockdep_assert_held(&cq->resize);
 	spin_lock_bh(&cq->lock);
-	cons = READ_ONCE(cq->q.ring->cons);
-	if (!cq->overflown)
-		err = sroce_queue_exchange(&cq->q, q, cons, cq->prod - cons);
+	while ((fits = cq_fits(cq, q, cons)) && cq->prod - cons - done > COPY_LOCKED) {
+		spin_unlock_bh(&cq->lock);
+		sroce_queue_copy(q, &cq->q, cons + done, COPY_LOCKED);
+		done += COPY_LOCKED;
+		cond_resched();
+		spin_lock_bh(&cq->lock);
+	}
+	if (fits)
+		err = sroce_queue_exchange(&cq->q, q, cons, cq->prod - cons, done);
 	cq->ibcq.cqe = cq->q.mask + 1;
 	spin_unlock_bh(&cq->lock);
 	return err;
@@ -223,8 +247,11 @@ int sroce_resize_cq(struct ib_cq *ibcq, SROCE_RESIZE_CQ_CQE cqe, struct ib_udata
 	if (err)
 		return err;
 	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
-	if (!err)
+	if (!err) {
+		mutex_lock(&cq->resize);
 		err = cq_swap(cq, &q);
+		mutex_unlock(&cq->resize);
+	}
 	sroce_queue_free(&q);
 	return err;
 }

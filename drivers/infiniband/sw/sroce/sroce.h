@@ -443,6 +443,7 @@ struct sroce_ucontext {
  * @ibcq: the core's
  * @ibuc: the context that maps its ring; NULL for a kernel consumer
  * @stamps: SROCE_CQ_*
+ * @resize: keeps @q the same ring; taken before @lock
  * @lock: one producer at a time; taken last of all locks. Guards what follows
  * @q: the ring
  * @prod: the kernel's own index: what stands in the ring is for show
@@ -460,6 +461,7 @@ struct sroce_cq {
 	struct ib_cq ibcq;
 	struct ib_ucontext *ibuc;
 	u32 stamps;
+	struct mutex resize;
 	spinlock_t lock;
 	struct sroce_queue q;
 	u32 prod;
@@ -1561,7 +1563,9 @@ void sroce_mmap_free(struct rdma_user_mmap_entry *entry);
 struct sroce_mapping *sroce_mapping_alloc(struct ib_ucontext *ibuc, size_t size);
 int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entries,
 		      u32 entry_size, struct sroce_ring_map *map);
-int sroce_queue_exchange(struct sroce_queue *q, struct sroce_queue *other, u32 cons, u32 num);
+void sroce_queue_copy(struct sroce_queue *to, struct sroce_queue *q, u32 first, u32 num);
+int sroce_queue_exchange(struct sroce_queue *q, struct sroce_queue *other, u32 cons, u32 num,
+			 u32 done);
 void sroce_queue_free(struct sroce_queue *q);
 extern const struct uapi_definition sroce_uapi_defs[];
 

@@ -266,7 +266,7 @@ static int srq_swap(struct sroce_srq *srq, struct sroce_queue *q)
 
 	spin_lock_bh(&srq->lock);
 	if (!srq->broken)
-		err = sroce_queue_exchange(&srq->q, q, srq->cons, srq_posted(srq));
+		err = sroce_queue_exchange(&srq->q, q, srq->cons, srq_posted(srq), 0);
 	spin_unlock_bh(&srq->lock);
 	return err;
 }

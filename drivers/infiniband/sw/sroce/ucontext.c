@@ -209,27 +209,45 @@ int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entri
 }
 
 /**
+ * sroce_queue_copy - have entries of a ring in another one, too
+ * @to: the other, with entries of the same size; nobody looks at it yet
+ * @q: the ring
+ * @first: index of the first
+ * @num: how many, of those that are in use
+ *
+ * Without the ring's lock it is for the caller to know that they do not change; a program
+ * that says what is not so gets what it finds.
+ */
+void sroce_queue_copy(struct sroce_queue *to, struct sroce_queue *q, u32 first, u32 num)
+{
+	/* data_race(): a program that lies has what is copied written to meanwhile */
+	for (; num; num--, first++)
+		data_race(memcpy(queue_entry(to, first), queue_entry(q, first), q->entry_size));
+}
+
+/**
  * sroce_queue_exchange - have another ring take the place of the one in use
  * @q: the one in use; its lock is held
  * @other: one with entries of the same size, which nobody looks at yet; what
  *	was in use, afterwards
  * @cons: index of the oldest entry
  * @num: entries from there on, on the word of whoever wrote the indices
+ * @done: of these, the first which are in @other already
  *
  * Entries keep their indices, so that no index of either side has to change;
  * who has armed the ring still has.
  *
  * Return: 0, or -EINVAL with nothing changed if one of the two has fewer entries.
  */
-int sroce_queue_exchange(struct sroce_queue *q, struct sroce_queue *other, u32 cons, u32 num)
+int sroce_queue_exchange(struct sroce_queue *q, struct sroce_queue *other, u32 cons, u32 num,
+			 u32 done)
 {
 	if (num > q->mask + 1 || num > other->mask + 1)
 		return -EINVAL;
 	other->ring->cons = cons;
 	other->ring->prod = cons + num;
 	other->ring->arm = READ_ONCE(q->ring->arm);
-	for (; num; num--, cons++)
-		memcpy(queue_entry(other, cons), queue_entry(q, cons), q->entry_size);
+	sroce_queue_copy(other, q, cons + done, num - done);
 	swap(*q, *other);
 	return 0;
 }
