@@ -1299,6 +1299,44 @@ static void gone_shared(void)
 	ud_down(&r);
 }
 
+/* Less than IPv6's least MTU takes IPv6 from a netdev, and with it all groups. */
+static void mcast_mtu(void)
+{
+	struct ibv_ah *ah;
+	union ibv_gid mgid;
+	struct ibv_sge sge;
+	struct ud r, s;
+	struct ibv_wc wc;
+	double end;
+
+	inet_pton(AF_INET6, "ff0e::7:8", &mgid);
+	ud_up(&s, &ea, QKEY, false);
+	ud_up(&r, &eb, QKEY, false);
+	ud_recv(&r, 1, 1000);
+	is(ibv_attach_mcast(r.qp, &mgid, 0), 0, "a queue pair is attached");
+	if (system("ip -n b link set v1 mtu 1000 && ip -n b link set v1 mtu 1500"))
+		die("ip link set mtu");
+	ah = ah_to(&ea, &mgid);
+	sge = (struct ibv_sge) { (uintptr_t)s.buf, 200, s.mr->lkey };
+	pattern_fill(s.buf, 8, 0, 200);
+	end = now() + PATIENCE;
+	do {
+		if (ud_send(&s, false, ah, 0xffffff, QKEY, 1, &sge, 1, 0, 0) ||
+		    !cq_wait(s.scq, &wc, PATIENCE) || wc.status)
+			die("a message to the group");
+	} while (!cq_wait(r.rcq, &wc, 0.1) && now() < end);
+	ok(wc.opcode == IBV_WC_RECV && !wc.status && wc.byte_len == GRH + 200 &&
+	   pattern_check(r.buf + 8192 + GRH, 8, 0, 200) < 0,
+	   "it hears its group when the MTU has been too small for IPv6");
+	is(ibv_detach_mcast(r.qp, &mgid, 0), 0, "it is detached");
+	ok(system("ip -n b maddr show dev v1 | grep -q ff0e::7:8"),
+	   "and the netdev has left the group");
+	if (ibv_destroy_ah(ah))
+		die("destroy_ah");
+	ud_down(&r);
+	ud_down(&s);
+}
+
 static const struct test tests[] = {
 	TEST(rc),
 	TEST(rc_ex),
@@ -1309,6 +1347,7 @@ static const struct test tests[] = {
 	TEST(sum),
 	TEST(ud),
 	TEST(mcast),
+	TEST(mcast_mtu),
 	TEST(gone),
 	TEST(gone_shared),
 };

@@ -47,13 +47,29 @@ static void set_guid(struct ib_device *ibdev, struct net_device *ndev)
 	addrconf_addr_eui48((u8 *)&ibdev->node_guid, mac);
 }
 
-static struct workqueue_struct *sroce_gids_wq;
+/* What follows a netdev and takes rtnl, which who tells of the netdev holds */
+static struct workqueue_struct *sroce_follow_wq;
+
+/* The work gets the reference, if it has not one already. */
+static void follow(struct ib_device *ibdev, struct work_struct *work)
+{
+	if (!queue_work(sroce_follow_wq, work))
+		ib_device_put(ibdev);
+}
 
 static void gids_work(struct work_struct *work)
 {
 	struct sroce_dev *sdev = container_of(work, struct sroce_dev, gids_work);
 
 	rdma_roce_rescan_device(&sdev->ibdev);
+	ib_device_put(&sdev->ibdev);
+}
+
+static void mcast_work(struct work_struct *work)
+{
+	struct sroce_dev *sdev = container_of(work, struct sroce_dev, mcast_work);
+
+	sroce_mcast_rejoin(sdev);
 	ib_device_put(&sdev->ibdev);
 }
 
@@ -74,6 +90,9 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	xa_init_flags(&sdev->counters, XA_FLAGS_ALLOC1);
 	mutex_init(&sdev->mcast_lock);
 	sdev->mcast_seed = get_random_u32();
+	sdev->mcast_ip[false] = 1;
+	sdev->mcast_ip[true] = 1;
+	INIT_WORK(&sdev->mcast_work, mcast_work);
 	INIT_LIST_HEAD(&sdev->net_entry);
 	INIT_LIST_HEAD(&sdev->flows.rules);
 	INIT_WORK(&sdev->gids_work, gids_work);
@@ -202,10 +221,16 @@ static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, vo
 		sroce_net_detach(to_sdev(ibdev));
 		ib_unregister_device_queued(ibdev);
 		break;
+	case NETDEV_CHANGEMTU:
+		port_changed(to_sdev(ibdev), ndev);
+		if (sroce_mcast_mtu(to_sdev(ibdev), ndev)) {
+			follow(ibdev, &to_sdev(ibdev)->mcast_work);
+			return NOTIFY_DONE;
+		}
+		break;
 	case NETDEV_UP:
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
-	case NETDEV_CHANGEMTU:
 		port_changed(to_sdev(ibdev), ndev);
 		break;
 	}
@@ -229,9 +254,8 @@ static int addr_event(unsigned long event, struct net_device *ndev)
 	if (event != NETDEV_UP || ndev->type == ARPHRD_ETHER)
 		return NOTIFY_DONE;
 	ibdev = link_of(ndev);
-	/* the work has the reference, if it has not one already */
-	if (ibdev && !queue_work(sroce_gids_wq, &to_sdev(ibdev)->gids_work))
-		ib_device_put(ibdev);
+	if (ibdev)
+		follow(ibdev, &to_sdev(ibdev)->gids_work);
 	return NOTIFY_DONE;
 }
 
@@ -302,8 +326,8 @@ static int __init sroce_init(void)
 	err = sroce_late_init();
 	if (err)
 		goto err_icrc;
-	sroce_gids_wq = alloc_workqueue("sroce_gids", WQ_UNBOUND, 0);
-	if (!sroce_gids_wq) {
+	sroce_follow_wq = alloc_workqueue("sroce_follow", WQ_UNBOUND, 0);
+	if (!sroce_follow_wq) {
 		err = -ENOMEM;
 		goto err_late;
 	}
@@ -325,7 +349,7 @@ err_client:
 err_net:
 	sroce_net_exit();
 err_gids:
-	destroy_workqueue(sroce_gids_wq);
+	destroy_workqueue(sroce_follow_wq);
 err_late:
 	sroce_late_exit();
 err_icrc:
@@ -340,7 +364,7 @@ static void __exit sroce_exit(void)
 	unregister_netdevice_notifier(&sroce_netdev_nb);
 	ib_unregister_driver((enum rdma_driver_id)SROCE_DRIVER_ID);
 	ib_unregister_client(&sroce_client);
-	destroy_workqueue(sroce_gids_wq);
+	destroy_workqueue(sroce_follow_wq);
 	sroce_net_exit();
 	sroce_qpn_wait();
 	sroce_late_exit();

@@ -14,28 +14,52 @@
 
 #include "sroce.h"
 
-/* Membership of the netdev */
+/* Membership of the netdev; rtnl is held */
 
-static int group_join(struct net_device *ndev, const union ib_gid *mgid)
+static bool is_ipv4(const union ib_gid *mgid)
 {
-	const struct in6_addr *addr = (const void *)mgid;
-	struct in_device *in_dev;
-
-	if (!ipv6_addr_v4mapped(addr))
-		return IS_ENABLED(CONFIG_IPV6) ? ipv6_dev_mc_inc(ndev, addr) : -EAFNOSUPPORT;
-	in_dev = __in_dev_get_rtnl(ndev);
-	if (!in_dev)
-		return -ENODEV;
-	ip_mc_inc_group(in_dev, addr->s6_addr32[3]);
-	return 0;
+	return ipv6_addr_v4mapped((const void *)mgid);
 }
 
-static int group_leave(struct net_device *ndev, const union ib_gid *mgid)
+/*
+ * A netdev whose MTU is less than its IP needs (1280 for IPv6) has none, and in that
+ * which comes with a larger one it is in no group. Is it in this one?
+ */
+static bool group_joined(const struct sroce_dev *sdev, const struct sroce_mcast *grp)
 {
-	const struct in6_addr *addr = (const void *)mgid;
+	return grp->joined == sdev->mcast_ip[is_ipv4(&grp->mgid)];
+}
+
+static int group_join(struct sroce_dev *sdev, struct net_device *ndev, struct sroce_mcast *grp)
+{
+	const struct in6_addr *addr = (const void *)&grp->mgid;
+	struct in_device *in_dev;
+	int err = 0;
+
+	if (group_joined(sdev, grp))
+		return 0;
+	if (is_ipv4(&grp->mgid)) {
+		in_dev = __in_dev_get_rtnl(ndev);
+		if (!in_dev)
+			return -ENODEV;
+		ip_mc_inc_group(in_dev, addr->s6_addr32[3]);
+	} else {
+		err = IS_ENABLED(CONFIG_IPV6) ? ipv6_dev_mc_inc(ndev, addr) : -EAFNOSUPPORT;
+	}
+	if (!err)
+		grp->joined = sdev->mcast_ip[is_ipv4(&grp->mgid)];
+	return err;
+}
+
+/* A membership that is gone may be somebody else's by now. */
+static int group_leave(struct sroce_dev *sdev, struct net_device *ndev, struct sroce_mcast *grp)
+{
+	const struct in6_addr *addr = (const void *)&grp->mgid;
 	struct in_device *in_dev;
 
-	if (!ipv6_addr_v4mapped(addr))
+	if (!group_joined(sdev, grp))
+		return 0;
+	if (!is_ipv4(&grp->mgid))
 		return IS_ENABLED(CONFIG_IPV6) ? ipv6_dev_mc_dec(ndev, addr) : -EAFNOSUPPORT;
 	in_dev = __in_dev_get_rtnl(ndev);
 	if (in_dev)
@@ -48,8 +72,9 @@ static int group_leave(struct net_device *ndev, const union ib_gid *mgid)
  * does: a socket may have 20 groups. A netdev that is gone, to nowhere or to
  * another namespace, has lost them all.
  */
-static int netdev_do(struct sroce_dev *sdev, const union ib_gid *mgid,
-		     int (*what)(struct net_device *ndev, const union ib_gid *mgid))
+static int netdev_do(struct sroce_dev *sdev, struct sroce_mcast *grp,
+		     int (*what)(struct sroce_dev *sdev, struct net_device *ndev,
+				 struct sroce_mcast *grp))
 {
 	struct net_device *ndev;
 	int err = -ENODEV;
@@ -57,11 +82,45 @@ static int netdev_do(struct sroce_dev *sdev, const union ib_gid *mgid,
 	rtnl_lock();
 	ndev = READ_ONCE(sdev->gone) ? NULL : ib_device_get_netdev(&sdev->ibdev, 1);
 	if (ndev) {
-		err = what(ndev, mgid);
+		err = what(sdev, ndev, grp);
 		dev_put(ndev);
 	}
 	rtnl_unlock();
 	return err;
+}
+
+/**
+ * sroce_mcast_mtu - a netdev has another MTU
+ * @sdev: its link
+ * @ndev: the netdev
+ *
+ * rtnl is held, and IP knows already. Return: whether sroce_mcast_rejoin() is due.
+ */
+bool sroce_mcast_mtu(struct sroce_dev *sdev, struct net_device *ndev)
+{
+	if (!__in_dev_get_rtnl(ndev))
+		sdev->mcast_ip[true]++;
+	if (IS_ENABLED(CONFIG_IPV6) && !__in6_dev_get(ndev))
+		sdev->mcast_ip[false]++;
+	return READ_ONCE(sdev->num_mcast);
+}
+
+/**
+ * sroce_mcast_rejoin - have a netdev in the groups that it should be in
+ * @sdev: its link
+ *
+ * What can't be done now is tried again with the next MTU. Takes rtnl.
+ */
+void sroce_mcast_rejoin(struct sroce_dev *sdev)
+{
+	struct sroce_mcast *grp;
+	unsigned int i;
+
+	mutex_lock(&sdev->mcast_lock);
+	for (i = 0; i < ARRAY_SIZE(sdev->mcasts); i++)
+		hlist_for_each_entry(grp, &sdev->mcasts[i], node)
+			netdev_do(sdev, grp, group_join);
+	mutex_unlock(&sdev->mcast_lock);
 }
 
 /* Groups */
@@ -105,6 +164,7 @@ static struct sroce_mcast *mcast_alloc(const union ib_gid *mgid, u32 num, gfp_t 
 	if (!grp)
 		return NULL;
 	grp->mgid = *mgid;
+	grp->joined = 0;
 	grp->num = num;
 	return grp;
 }
@@ -132,15 +192,15 @@ static bool mcast_index(const struct sroce_mcast *grp, u32 qpn, u32 *index)
 }
 
 /* A group with its first member: the netdev has to be in it. */
-static int mcast_open(struct sroce_dev *sdev, const union ib_gid *mgid)
+static int mcast_open(struct sroce_dev *sdev, struct sroce_mcast *grp)
 {
 	int err;
 
 	if (sdev->num_mcast == SROCE_MAX_MCAST_GRP)
 		return -ENOMEM;
-	err = netdev_do(sdev, mgid, group_join);
+	err = netdev_do(sdev, grp, group_join);
 	if (!err)
-		sdev->num_mcast++;
+		WRITE_ONCE(sdev->num_mcast, sdev->num_mcast + 1);
 	return err;
 }
 
@@ -160,9 +220,10 @@ static int attach_locked(struct sroce_dev *sdev, const union ib_gid *mgid, u32 q
 	if (!new)
 		return -ENOMEM;
 	if (old) {
+		new->joined = old->joined;
 		memcpy(new->qpn, old->qpn, array_size(num, sizeof(*new->qpn)));
 	} else {
-		err = mcast_open(sdev, mgid);
+		err = mcast_open(sdev, new);
 		if (err) {
 			kvfree(new);
 			return err;
@@ -184,15 +245,16 @@ static int detach_locked(struct sroce_dev *sdev, const union ib_gid *mgid, u32 q
 	if (old->num > 1) {
 		/* ib_uverbs lets a queue pair go whatever we say */
 		new = mcast_alloc(mgid, old->num - 1, GFP_KERNEL | __GFP_NOFAIL);
+		new->joined = old->joined;
 		memcpy(new->qpn, old->qpn, array_size(index, sizeof(*new->qpn)));
 		memcpy(new->qpn + index, old->qpn + index + 1,
 		       array_size(new->num - index, sizeof(*new->qpn)));
 	}
-	mcast_replace(sdev, old, new);
 	if (!new) {
-		netdev_do(sdev, mgid, group_leave);
-		sdev->num_mcast--;
+		netdev_do(sdev, old, group_leave);
+		WRITE_ONCE(sdev->num_mcast, sdev->num_mcast - 1);
 	}
+	mcast_replace(sdev, old, new);
 	return 0;
 }
 

@@ -278,6 +278,8 @@ struct sroce_pma {
  * @mcasts: these, for RCU
  * @mcast_seed: of their hash
  * @num_mcast: how many there are
+ * @mcast_ip: counts the netdev's IPv6, and its IPv4, as it may lose them; rtnl
+ * @mcast_work: joins groups again; has a reference
  * @num_ucontext: user contexts
  * @num_pd: protection domains
  * @num_ah: address handles
@@ -317,6 +319,8 @@ struct sroce_dev {
 	struct hlist_head mcasts[1 << SROCE_MCAST_HASH_BITS];
 	u32 mcast_seed;
 	u32 num_mcast;
+	u32 mcast_ip[2];
+	struct work_struct mcast_work;
 	atomic_t num_ucontext;
 	atomic_t num_pd;
 	atomic_t num_ah;
@@ -1408,10 +1412,12 @@ struct sroce_sink {
 };
 
 /**
- * struct sroce_mcast - a multicast group, never changed once it is found
+ * struct sroce_mcast - a multicast group; its members never change once it is found
  * @node: in its bucket
  * @rcu: lookups go by RCU
  * @mgid: its address as a GID, IPv4 mapped
+ * @joined: with which of its IP the netdev is in it, by @mcast_ip of struct sroce_dev; 0 for
+ *	none. Changed with mcast_lock and rtnl
  * @num: of its members
  * @qpn: their numbers, which may be nobody's any more
  */
@@ -1419,6 +1425,7 @@ struct sroce_mcast {
 	struct hlist_node node;
 	struct rcu_head rcu;
 	union ib_gid mgid;
+	u32 joined;
 	u32 num;
 	u32 qpn[];
 };
@@ -1757,6 +1764,8 @@ int sroce_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 /* mcast.c */
 int sroce_attach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
 int sroce_detach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
+bool sroce_mcast_mtu(struct sroce_dev *sdev, struct net_device *ndev);
+void sroce_mcast_rejoin(struct sroce_dev *sdev);
 const struct sroce_mcast *sroce_mcast_find(struct sroce_dev *sdev, const union ib_gid *mgid);
 
 /* restrack.c */
