@@ -122,11 +122,28 @@ static struct ib_device *link_of(struct net_device *ndev)
 	return ib_device_get_by_netdev(ndev, (enum rdma_driver_id)SROCE_DRIVER_ID);
 }
 
-static int newlink_locked(const char *name, struct net_device *ndev)
+/*
+ * Is the netdev where it was, and its port what it was? It may have told of that before the
+ * notifier could find its link, @ibdev. With rtnl: on its way to another namespace a netdev
+ * looks as ever until all have been told.
+ */
+static bool still_there(struct ib_device *ibdev, struct net_device *ndev, struct net *net)
 {
-	struct net *net = dev_net(ndev);
+	bool there;
+
+	rtnl_lock();
+	there = ndev->reg_state == NETREG_REGISTERED && net_eq(dev_net(ndev), net);
+	if (there && ibdev)
+		to_sdev(ibdev)->port_up = sroce_port_up(ndev);
+	rtnl_unlock();
+	return there;
+}
+
+static int newlink_in(struct net *net, const char *name, struct net_device *ndev)
+{
 	struct ib_device *ibdev;
 	struct sroce_dev *sdev;
+	bool there;
 	int err;
 
 	ibdev = link_of(ndev);
@@ -152,17 +169,29 @@ static int newlink_locked(const char *name, struct net_device *ndev)
 	if (err)
 		goto err_dealloc;
 
-	/* a netdev that left before the notifier could find its link */
-	if (READ_ONCE(ndev->reg_state) == NETREG_REGISTERED && net_eq(dev_net(ndev), net))
-		return 0;
+	/* none if somebody has deleted it already */
 	ibdev = link_of(ndev);
-	if (ibdev)
+	there = still_there(ibdev, ndev, net);
+	if (ibdev && there)
+		ib_device_put(ibdev);
+	else if (ibdev)
 		ib_unregister_device_and_put(ibdev);
-	return -ENODEV;
+	return there ? 0 : -ENODEV;
 
 err_dealloc:
 	ib_dealloc_device(&sdev->ibdev);
 	return err;
+}
+
+/* The netdev is the caller's, but may leave its namespace, which may end then. */
+static struct net *netdev_net_get(struct net_device *ndev)
+{
+	struct net *net;
+
+	rcu_read_lock();
+	net = maybe_get_net(dev_net(ndev));
+	rcu_read_unlock();
+	return net;
 }
 
 /* Links are made one at a time, so that a netdev gets no second one. */
@@ -170,14 +199,19 @@ static DEFINE_MUTEX(newlink_lock);
 
 static int sroce_newlink(const char *name, struct net_device *ndev)
 {
+	struct net *net;
 	int err;
 
 	err = check_netdev(ndev);
 	if (err)
 		return err;
+	net = netdev_net_get(ndev);
+	if (!net)
+		return -ENODEV;
 	mutex_lock(&newlink_lock);
-	err = newlink_locked(name, ndev);
+	err = newlink_in(net, name, ndev);
 	mutex_unlock(&newlink_lock);
+	put_net(net);
 	return err;
 }
 
