@@ -1031,8 +1031,9 @@ static int net_open(struct net *net, struct sroce_net *snet)
 	err = sock_open(net, &snet->sk4, false);
 	if (err)
 		return err;
+	/* the second without CONFIG_IPV6, the first with ipv6.disable=1 */
 	err = sock_open(net, &snet->sk6, true);
-	if (err && err != -EAFNOSUPPORT)
+	if (err && err != -EAFNOSUPPORT && err != -EPFNOSUPPORT)
 		goto err_sk4;
 	err = nf_register_net_hooks(net, sroce_hooks, ARRAY_SIZE(sroce_hooks));
 	if (err)
