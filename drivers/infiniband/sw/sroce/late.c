@@ -31,6 +31,8 @@ void sroce_late_hold(struct sk_buff *skb)
 	skb_orphan(skb);
 	skb_dst_drop(skb);
 	nf_reset_ct(skb);
+	/* an IPsec state may be another netdev's */
+	skb_ext_reset(skb);
 	skb_get(skb);
 }
 
