@@ -12,12 +12,16 @@
 [ -z "$LONG" ] || export COUNT=${COUNT:-10000000}
 two_hosts hostile
 ip -n b addr add fd77::99/64 dev v1 nodad || bail "no second address"
-# one packet after another, or a fuzzer's that may meet on two processors
+# one packet after another, there and back, or a fuzzer's that may meet on two processors
 spread() { # PROCESSORS, as a mask
-	ip netns exec a sh -c "
-		for q in /sys/class/net/v0/queues/rx-*/rps_cpus; do
-			echo $1 >\$q
-		done" 2>/dev/null
+	local h
+
+	for h in a/v0 b/v1; do
+		ip netns exec ${h%/*} sh -c "
+			for q in /sys/class/net/${h#*/}/queues/rx-*/rps_cpus; do
+				echo $1 >\$q
+			done" 2>/dev/null
+	done
 }
 
 spread=$(ip netns exec a cat /sys/class/net/v0/queues/rx-0/rps_cpus 2>/dev/null)
