@@ -145,8 +145,8 @@ void sroce_ud_remove(struct sroce_context *ctx, struct sroce_qp *qp)
  * @user: as in struct sroce_ah
  *
  * With several, at every queue pair that might have done so and has requests which are
- * not done: one that the kernel knows of may have them in its ring still, as it has sent
- * its share, or may send no more for now.
+ * not done: one that the kernel knows of may have them in its ring still, as others have
+ * their turn or the netdev's queue is full.
  */
 void sroce_doorbell_users(struct sroce_context *ctx, uint32_t user)
 {
