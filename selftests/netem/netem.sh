@@ -33,9 +33,21 @@ messages=${messages:-150}
 # short, for losses; but a window takes its time where each access is watched
 timeout=$((11 + ${RUN_PATIENCE:-1}))
 
-# Enough messages that what the wire does was done, and to a's packets, too.
+declare -A done_to=([LOSS]=lost [REORDER]=reordered [DUP]=doubled)
+
+# How often the wire has done so to a's packets since then
+did() { # LOSS|DUP|REORDER DROPPED REQUEUES SENT GOT
+	case $1 in
+	LOSS) echo $(($(queue dropped) - $2)) ;;
+	REORDER) echo $(($(queue requeues) - $3)) ;;
+	DUP) echo $(($(counter b v1 rx_packets) - $5 - $(counter a v0 tx_packets) + $4)) ;;
+	esac
+}
+
+# Enough messages that what the wire does was done. Of bursts it does little to each
+# hundred, and by chance nothing: then there are more.
 under() { # NAME LOSS|DUP|REORDER... -- NETEM...
-	local name=$1 what=() w sent got before
+	local name=$1 what=() w before more
 
 	shift
 	while [ "$1" != -- ]; do
@@ -44,17 +56,16 @@ under() { # NAME LOSS|DUP|REORDER... -- NETEM...
 	done
 	shift
 	wire "$@"
-	before="$(queue dropped) $(queue requeues)"
-	sent=$(counter a v0 tx_packets) got=$(counter b v1 rx_packets)
+	before="$(queue dropped) $(queue requeues) $(counter a v0 tx_packets) $(counter b v1 rx_packets)"
 	run "$name" xfer -n $messages -s 0-64K,1000 -w 16 -u -b --timeout $timeout || return
 	run "$name, small ones" xfer -n $((messages * 4)) -s 0-64 -w 16 -b --timeout $timeout
-	sent=$(($(counter a v0 tx_packets) - sent)) got=$(($(counter b v1 rx_packets) - got))
 	for w in "${what[@]}"; do
-		case $w in
-		LOSS) between $(($(queue dropped) - ${before% *})) 3 1000000 "$name: packets were lost" ;;
-		REORDER) between $(($(queue requeues) - ${before#* })) 3 1000000 "$name: packets were reordered" ;;
-		DUP) between $((got - sent)) 3 1000000 "$name: packets were doubled" ;;
-		esac
+		# shellcheck disable=SC2086 # four arguments
+		for ((more = 0; more < 10 && $(did $w $before) < 3; more++)); do
+			run "$name, more" xfer -n $messages -s 0-64K,1000 -w 16 -u -b --timeout $timeout || return
+		done
+		# shellcheck disable=SC2086
+		between "$(did $w $before)" 3 1000000 "$name: packets were ${done_to[$w]}"
 	done
 }
 
