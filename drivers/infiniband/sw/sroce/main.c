@@ -255,18 +255,15 @@ static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, vo
 		sroce_net_detach(to_sdev(ibdev));
 		ib_unregister_device_queued(ibdev);
 		break;
-	case NETDEV_CHANGEMTU:
-		port_changed(to_sdev(ibdev), ndev);
-		if (sroce_mcast_mtu(to_sdev(ibdev), ndev)) {
-			follow(ibdev, &to_sdev(ibdev)->mcast_work);
-			return NOTIFY_DONE;
-		}
-		break;
 	case NETDEV_UP:
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
+	case NETDEV_CHANGEMTU:
 		port_changed(to_sdev(ibdev), ndev);
-		break;
+		if (!sroce_mcast_changed(to_sdev(ibdev), ndev))
+			break;
+		follow(ibdev, &to_sdev(ibdev)->mcast_work);
+		return NOTIFY_DONE;
 	}
 	ib_device_put(ibdev);
 	return NOTIFY_DONE;

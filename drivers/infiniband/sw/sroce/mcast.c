@@ -90,13 +90,13 @@ static int netdev_do(struct sroce_dev *sdev, struct sroce_mcast *grp,
 }
 
 /**
- * sroce_mcast_mtu - a netdev has another MTU
+ * sroce_mcast_changed - a netdev goes up or down, or has another MTU
  * @sdev: its link
- * @ndev: the netdev
+ * @ndev: the netdev; some tell of their MTU when they go up (ipvlan)
  *
  * rtnl is held, and IP knows already. Return: whether sroce_mcast_rejoin() is due.
  */
-bool sroce_mcast_mtu(struct sroce_dev *sdev, struct net_device *ndev)
+bool sroce_mcast_changed(struct sroce_dev *sdev, struct net_device *ndev)
 {
 	if (!__in_dev_get_rtnl(ndev))
 		sdev->mcast_ip[true]++;
@@ -109,7 +109,7 @@ bool sroce_mcast_mtu(struct sroce_dev *sdev, struct net_device *ndev)
  * sroce_mcast_rejoin - have a netdev in the groups that it should be in
  * @sdev: its link
  *
- * What can't be done now is tried again with the next MTU. Takes rtnl.
+ * What fails is tried again with the next change. Takes rtnl.
  */
 void sroce_mcast_rejoin(struct sroce_dev *sdev)
 {
@@ -198,9 +198,11 @@ static int mcast_open(struct sroce_dev *sdev, struct sroce_mcast *grp)
 
 	if (sdev->num_mcast == SROCE_MAX_MCAST_GRP)
 		return -ENOMEM;
+	/* before: what the netdev loses from then on is looked for */
+	WRITE_ONCE(sdev->num_mcast, sdev->num_mcast + 1);
 	err = netdev_do(sdev, grp, group_join);
-	if (!err)
-		WRITE_ONCE(sdev->num_mcast, sdev->num_mcast + 1);
+	if (err)
+		WRITE_ONCE(sdev->num_mcast, sdev->num_mcast - 1);
 	return err;
 }
 

@@ -1764,7 +1764,7 @@ int sroce_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 /* mcast.c */
 int sroce_attach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
 int sroce_detach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid);
-bool sroce_mcast_mtu(struct sroce_dev *sdev, struct net_device *ndev);
+bool sroce_mcast_changed(struct sroce_dev *sdev, struct net_device *ndev);
 void sroce_mcast_rejoin(struct sroce_dev *sdev);
 const struct sroce_mcast *sroce_mcast_find(struct sroce_dev *sdev, const union ib_gid *mgid);
 
