@@ -28,11 +28,16 @@ static struct workqueue_struct *sroce_fault_wq;
  */
 void sroce_late_hold(struct sk_buff *skb)
 {
+	struct sk_buff *part;
+
 	skb_orphan(skb);
 	skb_dst_drop(skb);
 	nf_reset_ct(skb);
-	/* an IPsec state may be another netdev's */
+	/* an IPsec state may be another netdev's; a clone's parts are others', too */
 	skb_ext_reset(skb);
+	if (!skb_cloned(skb))
+		skb_walk_frags(skb, part)
+			skb_ext_reset(part);
 	skb_get(skb);
 }
 
