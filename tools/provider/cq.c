@@ -168,7 +168,8 @@ struct ibv_cq_ex *sroce_create_cq_ex(struct ibv_context *ibctx,
  *
  * The kernel carries over what was not polled, and takes the new ring from then
  * on. Nobody may look at the old one meanwhile, or ask it for an event. If there
- * is no room for another mapping, the completions are lost: polling fails (EIO).
+ * is no room for another mapping, nobody gets at the completions: polling and asking
+ * fail (EIO), until a mapping succeeds that another resize has made.
  *
  * Return: 0 or a positive errno.
  */
@@ -199,6 +200,7 @@ int sroce_resize_cq(struct ibv_cq *ibcq, int cqe)
 	new.cons = cq->ring.cons;
 	sroce_unmap_ring(&cq->ring);
 	cq->ring = new;
+	cq->lost = false;
 out:
 	sroce_unlock(&cq->arm_lock);
 	sroce_unlock(&cq->lock);

@@ -145,8 +145,8 @@ static inline bool sroce_ring_lingers(const struct sroce_ring_view *v)
 }
 
 /*
- * Entries that the kernel has not taken yet, of a ring that it takes them from
- * one by one. The acquire is for who fills those that it has taken.
+ * Entries that the kernel has not taken yet; in a send queue, that have not
+ * completed. The acquire is for who fills those behind.
  */
 static inline uint32_t sroce_ring_waiting(const struct sroce_ring_view *v)
 {

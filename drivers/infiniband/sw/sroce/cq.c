@@ -228,7 +228,8 @@ static int cq_swap(struct sroce_cq *cq, struct sroce_queue *q)
  * @udata: struct sroce_resize_cq_resp
  *
  * What was not polled yet goes along. Return: 0, -EINVAL if that is more than
- * @cqe or there is no ring of this size, or another errno.
+ * @cqe, there is no ring of this size, somebody polls meanwhile or entries were lost, or
+ * another errno.
  */
 int sroce_resize_cq(struct ib_cq *ibcq, SROCE_RESIZE_CQ_CQE cqe, struct ib_udata *udata)
 {
