@@ -29,8 +29,8 @@ DEFINE_STATIC_KEY_FALSE(sroce_copies_words);
 void sroce_copy_words(void *to, const void *from, size_t len)
 {
 	while (len >= 4 * sizeof(u64)) {
-		const u64 *f = from;
-		u64 *t = to;
+		/* not const: sparse takes get_unaligned() of 7.2 to write to what that is of */
+		u64 *f = (u64 *)from, *t = to;
 		const u64 a = get_unaligned(f), b = get_unaligned(f + 1);
 		const u64 c = get_unaligned(f + 2), d = get_unaligned(f + 3);
 
