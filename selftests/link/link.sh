@@ -178,6 +178,81 @@ is "$(field max_mtu)" 4096 "max_mtu"
 is "$(field max_msg_sz)" 0x40000000 "max_msg_sz is 1 GiB: at a path MTU of 256, what PSNs can number"
 is "$(field gid_tbl_len | awk '{ print ($1 >= 16) }')" 1 "a table of GIDs"
 
+# --- while it is made
+
+# That takes a while, as there is a file for each GID. What happens meanwhile is from a
+# program that runs already, to be in time. The window of a move is narrow: LONG=1 hits it.
+rounds=${LONG:+50}
+rounds=${rounds:-6}
+declare -A meanwhile=([move]="link set d0 netns b" [end]="link del d0" [down]="link set d0 down")
+
+follows() { # EVENT
+	[ -e /sys/class/infiniband/roce5 ] || return 0
+	[ "$1" = down ] && grep -q DOWN /sys/class/infiniband/roce5/ports/1/state
+}
+
+has_come() { # EVENT
+	case $1 in
+	move) ip -n b link show d0 ;;
+	end) not ip -n a link show d0 ;;
+	down) ! ip -n a link show up dev d0 | grep -q . ;;
+	esac
+}
+
+undo() { # EVENT
+	case $1 in
+	move) ip -n b link set d0 netns a ;;
+	end) ip -n a link add d0 type dummy ;;
+	down) [ ! -e /sys/class/infiniband/roce5 ] || rdma link del roce5 ;;
+	esac
+	ip -n a link set d0 up
+}
+
+made_in() { # prints microseconds
+	local start=$EPOCHREALTIME
+
+	rdma_add a roce5 d0 && rdma link del roce5 && ip -n a link show d0 >/dev/null || return
+	echo $((${EPOCHREALTIME//[!0-9]/} - ${start//[!0-9]/}))
+}
+
+rounds_of() { # EVENT
+	local i add pause
+
+	made=0
+	for ((i = 0; i < rounds; i++)); do
+		rdma_add a roce5 d0 >/dev/null 2>&1 &
+		add=$!
+		pause=$((took * i / rounds))
+		read -rt "$(printf '%d.%06d' $((pause / 1000000)) $((pause % 1000000)))" <>"$TMP/never"
+		echo "${meanwhile[$1]}" >&"${changes[1]}"
+		wait $add && made=$((made + 1))
+		wait_for 30 has_come "$1" && wait_for 30 follows "$1" ||
+			{ diag "not in round $i"; return 1; }
+		undo "$1" || return
+	done
+}
+
+if [ "$TYPE" = sroce ]; then
+	hosts_down
+	hosts_up
+	mkfifo "$TMP/never"
+	ip -n a link add d0 type dummy
+	ip -n a link set d0 up
+	coproc changes { ip -n a -force -batch -; }
+	took=$(made_in && made_in) && took=${took##*$'\n'}
+	ok "a link on a dummy, made and removed in $took us"
+	for e in "move its netdev goes to another namespace meanwhile: there is no link" \
+		"end its netdev ends meanwhile: there is no link" \
+		"down its netdev goes down meanwhile: so does its port"; do
+		run "${e#* }" rounds_of "${e%% *}"
+		diag "$made of $rounds were made before"
+	done
+	exec {changes[1]}>&-
+	hosts_down
+	hosts_up
+	links_up
+fi
+
 # --- its end
 
 ip -n a link del v0
