@@ -635,8 +635,8 @@ perf() { # PROGRAM ARGS...
 	timeout -k 5 120 $perf_client $prog -F -d $perf_client_dev -x $perf_client_gid -p $port "$@" \
 		$perf_host >"$TMP/client" 2>&1
 	rc=$?
-	[ $rc = 0 ] || kill $server 2>/dev/null
-	wait $server || { rc=1; echo "server:"; cat "$TMP/server"; }
+	[ $rc = 0 ] || { echo "client: status $rc"; kill $server 2>/dev/null; }
+	wait $server || { echo "server: status $?"; rc=1; cat "$TMP/server"; }
 	cat "$TMP/client"
 	# it prints a line of figures at the end, and complaints without failing
 	grep -q '^ *[0-9][0-9]*  *[0-9][0-9]*  ' "$TMP/client" || rc=1

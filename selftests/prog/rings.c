@@ -34,8 +34,9 @@ static void up_on(struct pair *p, struct ibv_cq *scq)
 	};
 
 	pair_create(p, &ea, &eb, &po);
+	/* half a second in all: some wait for the end of it */
 	p->conn.timeout = 12;		/* 17 ms */
-	p->conn.retry_cnt = 2;
+	p->conn.retry_cnt = 4;
 	pair_connect(p);
 }
 
@@ -55,6 +56,18 @@ static void post_writes(struct pair *p, unsigned int n, int last_flags)
 			 .sg_list = SGE(p->buf[0] + i * 8, 8, p->mr[0]->lkey),
 			 .wr.rdma = { (uintptr_t)p->buf[1] + i * 8, p->mr[1]->rkey }))
 			die("post WRITE");
+}
+
+/* Nothing goes on without it, so say what it was. */
+static void comes(struct ibv_cq *cq, uint64_t wr_id, const char *what, unsigned int i)
+{
+	struct ibv_wc wc;
+
+	if (!cq_wait(cq, &wc, PATIENCE))
+		die("%s, %u: no completion", what, i);
+	if (wc.status || wc.wr_id != wr_id)
+		die("%s, %u: %s (vendor_err %#x) of %llu", what, i, ibv_wc_status_str(wc.status),
+		    wc.vendor_err, (unsigned long long)wc.wr_id);
 }
 
 static void works(struct pair *p)
@@ -79,15 +92,13 @@ static void fatal(struct pair *p, int side, struct pair *other)
 static void sq(void)
 {
 	struct pair p, other;
-	struct ibv_wc wc;
 	unsigned int i;
 
 	up(&other);
 	for (i = 0; i < ARRAY_SIZE(far); i++) {
 		up(&p);
 		post_writes(&p, POSTED, SIG);
-		if (!cq_wait(p.scq[0], &wc, PATIENCE) || wc.status)
-			die("nothing is sent");
+		comes(p.scq[0], POSTED - 1, "a WRITE", i);
 		__atomic_store_n(&ring_at(POSTED)->prod, far[i], __ATOMIC_RELEASE);
 		/* has the requester look */
 		if (qp_to(p.qp[0], IBV_QPS_SQD) || qp_to(p.qp[0], IBV_QPS_RTS))
@@ -114,10 +125,11 @@ static void rq(void)
 				die("post_recv");
 		ring = ring_at(POSTED);
 		/* so that the last case is back before what has been taken */
-		for (k = 0; k < POSTED; k++)
-			if (pair_send(&p, 0, k, 0, 8, SIG) || !cq_wait(p.scq[0], &wc, PATIENCE) ||
-			    wc.status)
-				die("send");
+		for (k = 0; k < POSTED; k++) {
+			if (pair_send(&p, 0, k, 0, 8, SIG))
+				die("post_send");
+			comes(p.scq[0], k, "a SEND", k);
+		}
 		__atomic_store_n(&ring->prod, far[i], __ATOMIC_RELEASE);
 		if (pair_send(&p, 0, 99, 0, 8, SIG))
 			die("post_send");
@@ -319,7 +331,6 @@ static void many(void)
 	struct ibv_cq *cq = cq_make(&ea, MANY);
 	unsigned int r, i, wrong = 0;
 	struct pair p[MANY];
-	struct ibv_wc wc;
 	double posting = 0;
 	long long rung;
 
@@ -338,9 +349,8 @@ static void many(void)
 				die("post_send");
 		posting += now();
 		for (i = 0; i < MANY; i++) {
-			if (!cq_wait(cq, &wc, PATIENCE) || wc.status || wc.wr_id != r ||
-			    !cq_wait(p[i].rcq[1], &wc, PATIENCE) || wc.status || wc.wr_id != r)
-				die("round %u, queue pair %u", r, i);
+			comes(cq, r, "sent", i);
+			comes(p[i].rcq[1], r, "received", i);
 			wrong += pattern_check(p[i].buf[1], r * MANY + i, 0, 1000) != -1;
 		}
 	}
