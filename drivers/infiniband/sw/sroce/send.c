@@ -1057,6 +1057,8 @@ static void send_flush_all(struct send_turn *turn)
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
 
+	/* who has a region takes no rq.lock, and this does */
+	sroce_send_mr_put(qp);
 	sroce_kept_purge(qp, &sq->kept);
 	sq->refusals = 0;
 	while (turn->budget && (sq->una != sq->fetched || sroce_sq_fetch(qp))) {
@@ -1203,6 +1205,8 @@ void sroce_send_run(struct sroce_qp *qp)
 	/* XRC TGT queue pairs have none */
 	if (!sq->q.ring)
 		return;
+	/* what is to be seen before the note: it is taken by who has no other lock of ours */
+	smp_mb__before_atomic();
 	set_bit(SROCE_SQ_WORK, &sq->flags);
 	while (turns && run_once(qp))
 		turns--;
