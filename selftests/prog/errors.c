@@ -181,6 +181,83 @@ static void link_down(void)
 	pair_destroy(&p);
 }
 
+/* In SQD nothing begins, so what has not begun does not fail (10.3.1.1). */
+static void sqd_no_route(void)
+{
+	struct conn c = conn_default;
+	struct pair p;
+
+	if (!cmd_down) {
+		skip("no --down COMMAND", "no route in SQD");
+		return;
+	}
+	c.timeout = 16;		/* 268 ms */
+	c.retry_cnt = 3;
+	pair_up(&p, &ea, &eb, &c);
+	works(&p, "before");
+	command(cmd_down);
+	pattern_fill(p.buf[1], 6, 0, 9000);
+	if (pair_recv(&p, 0, 2, 0, 9000) || pair_send(&p, 1, 1, 0, 9000, SIG))
+		die("post");
+	ok(cq_quiet(p.scq[1], 0.05), "no route: nothing completes");
+	is(qp_to(p.qp[1], IBV_QPS_SQD), 0, "to SQD");
+	ok(cq_quiet(p.scq[1], 3), "in SQD it does not fail, after more than all retries");
+	is_state(p.qp[1], IBV_QPS_SQD, "the sender");
+	command(cmd_up);
+	is(qp_to(p.qp[1], IBV_QPS_RTS), 0, "to RTS, with a route");
+	wc_is(p.scq[1], 1, IBV_WC_SUCCESS, NULL, "sent");
+	wc_is(p.rcq[0], 2, IBV_WC_SUCCESS, NULL, "and received");
+	ok(pattern_check(p.buf[0], 6, 0, 9000) < 0, "its bytes");
+	pair_destroy(&p);
+	end_close(&ea);
+	end_close(&eb);
+	end_open(&ea, ea.name, NULL);
+	end_open(&eb, eb.name, NULL);
+}
+
+/* A READ that waits for another, and then may not begin at all: SQD has changed that. */
+static void sqd_no_reads(void)
+{
+	static const struct pair_opts po = {
+		.sq = 4, .rq = 4, .sge = 1, .buf = 8192, .access = IBV_ACCESS_REMOTE_READ,
+	};
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_SQD };
+	struct pair p;
+	unsigned int i;
+
+	if (!cmd_down) {
+		skip("no --down COMMAND", "no READs in SQD");
+		return;
+	}
+	pair_create(&p, &ea, &eb, &po);
+	p.conn.timeout = 18;	/* 1.07 s */
+	p.conn.rd_atomic = 1;
+	pair_connect(&p);
+	works(&p, "before");
+	command(cmd_down);
+	pattern_fill(p.buf[1], 7, 0, 2000);
+	for (i = 1; i <= 2; i++)
+		if (POST(p.qp[0], .wr_id = i, .opcode = IBV_WR_RDMA_READ, .num_sge = 1, .send_flags = SIG,
+			 .sg_list = SGE(p.buf[0] + (i - 1) * 1000, 1000, p.mr[0]->lkey),
+			 .wr.rdma = { (uintptr_t)p.buf[1] + (i - 1) * 1000, p.mr[1]->rkey }))
+			die("post READ");
+	sleep_ms(50);
+	is(qp_to(p.qp[0], IBV_QPS_SQD), 0, "one READ out and one not begun: to SQD");
+	is(ibv_modify_qp(p.qp[0], &a, IBV_QP_STATE | IBV_QP_MAX_QP_RD_ATOMIC), 0, "max_rd_atomic 0");
+	command(cmd_up);
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "the READ that was out completes");
+	ok(pattern_check(p.buf[0], 7, 0, 1000) < 0, "its bytes");
+	ok(cq_quiet(p.scq[0], 0.2), "the other waits");
+	is(qp_to(p.qp[0], IBV_QPS_RTS), 0, "to RTS");
+	wc_is(p.scq[0], 2, IBV_WC_LOC_QP_OP_ERR, NULL, "it ends in error");
+	is_state(p.qp[0], IBV_QPS_ERR, "the requester");
+	pair_destroy(&p);
+	end_close(&ea);
+	end_close(&eb);
+	end_open(&ea, ea.name, NULL);
+	end_open(&eb, eb.name, NULL);
+}
+
 /* --- flushing ------------------------------------------------------------------- */
 
 /* The completions @from to @to - 1, flushed, in order, and no more. */
@@ -725,6 +802,8 @@ static const struct test tests[] = {
 	TEST(rnr_exceeded),
 	TEST(peer_gone),
 	TEST(link_down),
+	TEST(sqd_no_route),
+	TEST(sqd_no_reads),
 	TEST(flush_idle),
 	TEST(flush_busy),
 	TEST(wrong_send),

@@ -760,6 +760,9 @@ static void enter_err(struct sroce_qp *qp)
 static void enter_sqd(struct sroce_qp *qp)
 {
 	qp->sq.drained = false;
+	/* what waited for a route has not begun, and does not fail now */
+	if (!sroce_send_draining(qp))
+		qp->sq.deadline = KTIME_MAX;
 }
 
 /*

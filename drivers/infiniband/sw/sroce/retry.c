@@ -313,12 +313,14 @@ static void set_deadlines(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	const bool out = sq->psn_una != sq->psn_end;
+	/* in SQD nothing begins, with a route or without (10.3.1.1) */
+	const bool no_route = sq->no_route && qp->state == IB_QPS_RTS;
 	ktime_t now;
 
 	if (sq->rnr_wait)
 		return;
 	/* while memory of ours is brought, nothing is said or heard that counts */
-	if (sq->fault.active || (!sq->no_route && !out)) {
+	if (sq->fault.active || (!no_route && !out)) {
 		sq->deadline = KTIME_MAX;
 		sq->repair.probe_due = KTIME_MAX;
 		return;

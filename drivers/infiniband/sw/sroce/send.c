@@ -727,7 +727,7 @@ static bool send_ready(struct send_turn *turn)
 	struct sroce_qp *qp = turn->qp;
 	const bool sqd = READ_ONCE(qp->state) == IB_QPS_SQD;
 	struct sroce_sq *sq = &qp->sq;
-	const struct sroce_swqe *swqe;
+	struct sroce_swqe *swqe;
 
 	if (sq->fault.active)
 		return false;
@@ -736,6 +736,9 @@ static bool send_ready(struct send_turn *turn)
 		return false;
 	}
 	swqe = sq_wqe(sq, sq->nxt);
+	/* it was right when it was fetched, but SQD has taken the resources away */
+	if (!sqd && !swqe->sent && !qp->attr.max_rd_atomic && takes_resource(swqe_op(sq, sq->nxt)))
+		swqe->status = IB_WC_LOC_QP_OP_ERR;
 	if (swqe->status) {
 		/* errors are in order, too: all before it come first */
 		if (sq->nxt == sq->una)
