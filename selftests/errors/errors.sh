@@ -7,6 +7,6 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts errors
-tests_of errors rnr_late rnr_exceeded peer_gone link_down sqd_no_route sqd_no_reads flush_idle \
-	flush_busy wrong_send wrong_recv too_long refused isolated
+tests_of errors rnr_late rnr_exceeded peer_gone link_down sqd_no_route sqd_wrong sqd_no_reads \
+	flush_idle flush_busy wrong_send wrong_recv too_long refused isolated
 done_testing

@@ -184,6 +184,7 @@ static void link_down(void)
 /* In SQD nothing begins, so what has not begun does not fail (10.3.1.1). */
 static void sqd_no_route(void)
 {
+	struct ibv_qp_attr more = { .qp_state = IBV_QPS_SQD, .timeout = 18, .retry_cnt = 7 };
 	struct conn c = conn_default;
 	struct pair p;
 
@@ -191,7 +192,7 @@ static void sqd_no_route(void)
 		skip("no --down COMMAND", "no route in SQD");
 		return;
 	}
-	c.timeout = 16;		/* 268 ms */
+	c.timeout = 15;		/* 134 ms, and 1.5 s until the last retry is over */
 	c.retry_cnt = 3;
 	pair_up(&p, &ea, &eb, &c);
 	works(&p, "before");
@@ -203,6 +204,9 @@ static void sqd_no_route(void)
 	is(qp_to(p.qp[1], IBV_QPS_SQD), 0, "to SQD");
 	ok(cq_quiet(p.scq[1], 3), "in SQD it does not fail, after more than all retries");
 	is_state(p.qp[1], IBV_QPS_SQD, "the sender");
+	/* a route takes its time, too */
+	is(ibv_modify_qp(p.qp[1], &more, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT), 0,
+	   "more retries");
 	command(cmd_up);
 	is(qp_to(p.qp[1], IBV_QPS_RTS), 0, "to RTS, with a route");
 	wc_is(p.scq[1], 1, IBV_WC_SUCCESS, NULL, "sent");
@@ -213,6 +217,43 @@ static void sqd_no_route(void)
 	end_close(&eb);
 	end_open(&ea, ea.name, NULL);
 	end_open(&eb, eb.name, NULL);
+}
+
+/* Nor does one that is wrong, when its turn has come. */
+static void sqd_wrong(void)
+{
+	struct ibv_sge sge[2];
+	struct ibv_send_wr wrong = {
+		.wr_id = 2, .sg_list = &sge[1], .num_sge = 1, .opcode = IBV_WR_SEND,
+	};
+	/* by one doorbell: the second has been looked at before the first is answered */
+	struct ibv_send_wr right = {
+		.wr_id = 1, .sg_list = &sge[0], .num_sge = 1, .opcode = IBV_WR_SEND,
+		.send_flags = SIG, .next = &wrong,
+	}, *bad;
+	struct conn c = conn_default;
+	struct pair p;
+
+	c.min_rnr_timer = 20;	/* 10 ms */
+	pair_up(&p, &ea, &eb, &c);
+	pattern_fill(p.buf[0], 8, 0, 8000);
+	sge[0] = (struct ibv_sge) { (uintptr_t)p.buf[0], 8000, p.mr[0]->lkey };
+	sge[1] = (struct ibv_sge) { (uintptr_t)p.buf[0], 100, p.mr[0]->lkey + 1 };
+	if (ibv_post_send(p.qp[0], &right, &bad))
+		die("post_send");
+	ok(cq_quiet(p.scq[0], 0.1), "a wrong one behind one that waits for a receive");
+	is(qp_to(p.qp[0], IBV_QPS_SQD), 0, "to SQD");
+	if (pair_recv(&p, 1, 11, 0, 8000))
+		die("post_recv");
+	wc_is(p.rcq[1], 11, IBV_WC_SUCCESS, NULL, "the first is received");
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "and complete");
+	ok(pattern_check(p.buf[1], 8, 0, 8000) < 0, "its bytes");
+	ok(cq_quiet(p.scq[0], 0.3), "the wrong one does not fail in SQD");
+	is_state(p.qp[0], IBV_QPS_SQD, "its queue pair");
+	is(qp_to(p.qp[0], IBV_QPS_RTS), 0, "to RTS");
+	wc_is(p.scq[0], 2, IBV_WC_LOC_PROT_ERR, NULL, "where it does");
+	is_state(p.qp[0], IBV_QPS_ERR, "its queue pair");
+	pair_destroy(&p);
 }
 
 /* A READ that waits for another, and then may not begin at all: SQD has changed that. */
@@ -803,6 +844,7 @@ static const struct test tests[] = {
 	TEST(peer_gone),
 	TEST(link_down),
 	TEST(sqd_no_route),
+	TEST(sqd_wrong),
 	TEST(sqd_no_reads),
 	TEST(flush_idle),
 	TEST(flush_busy),

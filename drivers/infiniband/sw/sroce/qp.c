@@ -760,9 +760,9 @@ static void enter_err(struct sroce_qp *qp)
 static void enter_sqd(struct sroce_qp *qp)
 {
 	qp->sq.drained = false;
-	/* what waited for a route has not begun, and does not fail now */
+	/* what waited for a route has not begun: it does not fail now, and has all its retries then */
 	if (!sroce_send_draining(qp))
-		qp->sq.deadline = KTIME_MAX;
+		sroce_retry_progress(qp);
 }
 
 /*

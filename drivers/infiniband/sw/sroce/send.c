@@ -736,12 +736,14 @@ static bool send_ready(struct send_turn *turn)
 		return false;
 	}
 	swqe = sq_wqe(sq, sq->nxt);
-	/* it was right when it was fetched, but SQD has taken the resources away */
-	if (!sqd && !swqe->sent && !qp->attr.max_rd_atomic && takes_resource(swqe_op(sq, sq->nxt)))
+	/* an opcode is one that there is, unless there is a status */
+	if (!swqe->status && sq->nxt == sq->una && !swqe->sent && !sqd &&
+	    !qp->attr.max_rd_atomic && takes_resource(swqe_op(sq, sq->nxt)))
+		/* it was right when it was fetched, but SQD has taken the resources away */
 		swqe->status = IB_WC_LOC_QP_OP_ERR;
 	if (swqe->status) {
-		/* errors are in order, too: all before it come first */
-		if (sq->nxt == sq->una)
+		/* errors are in order, too: all before it come first, and in SQD nothing begins */
+		if (sq->nxt == sq->una && (swqe->sent || !sqd))
 			sroce_send_fail(qp, swqe->status, 0);
 		return false;
 	}
@@ -846,7 +848,7 @@ static bool place_restore(struct send_turn *turn, const struct send_place *place
 	struct sroce_sq *sq = &turn->qp->sq;
 
 	*flushed = send_flush(turn);
-	if (sq->nxt != sq->fetched && sq_wqe(sq, sq->nxt)->status)
+	if (sq->nxt != sq->fetched && sq_wqe(sq, sq->nxt)->sent && sq_wqe(sq, sq->nxt)->status)
 		return false;
 	sq->nxt = place->nxt;
 	sq->psn_nxt = place->psn_nxt;
