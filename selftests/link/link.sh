@@ -215,8 +215,10 @@ made_in() { # prints microseconds
 	echo $((${EPOCHREALTIME//[!0-9]/} - ${start//[!0-9]/}))
 }
 
+# What a netdev goes through in a link's making keeps no later one from being made,
+# and to go down not even this one.
 rounds_of() { # EVENT
-	local i add pause
+	local i add pause rc
 
 	made=0
 	for ((i = 0; i < rounds; i++)); do
@@ -225,11 +227,15 @@ rounds_of() { # EVENT
 		pause=$((took * i / rounds))
 		read -rt "$(printf '%d.%06d' $((pause / 1000000)) $((pause % 1000000)))" <>"$TMP/never"
 		echo "${meanwhile[$1]}" >&"${changes[1]}"
-		wait $add && made=$((made + 1))
-		wait_for 30 has_come "$1" && wait_for 30 follows "$1" ||
-			{ diag "not in round $i"; return 1; }
+		wait $add
+		rc=$?
+		[ $rc != 0 ] || made=$((made + 1))
+		[ "$1" = down ] || rc=0
+		wait_for 30 has_come "$1" && wait_for 30 follows "$1" || rc=1
 		undo "$1" || return
+		[ $rc = 0 ] || { diag "not in round $i"; return 1; }
 	done
+	made_in >/dev/null || { diag "then none can be made"; return 1; }
 }
 
 if [ "$TYPE" = sroce ]; then

@@ -689,7 +689,7 @@ static void put_send(struct sroce_ring *ring, uint32_t mask)
 
 	for (size_t i = 0; i < sizeof(u) / 8; i++)
 		((uint64_t *)u.b)[i] = pick(4) ? 0 : rng_next(&rng);
-	u.wqe.opcode = pick(16);
+	u.wqe.opcode = pick(16) ? pick(16) : pick(256);
 	u.wqe.num_blocks = pick(16) ? 2 : pick(12);
 	u.wqe.flags = pick(16) ? pick(8) : pick(256);
 	u.wqe.num_sge = u.wqe.flags & SROCE_WQE_INLINE ? 0 : pick(16) ? pick(5) : pick(256);

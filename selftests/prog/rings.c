@@ -26,7 +26,7 @@ static struct end ea, eb;
 /* beyond what the ring can hold, and back before what is done */
 static const uint32_t far[] = { POSTED + ENTRIES + 1, POSTED + 0x80000000, POSTED - 1 };
 
-static void up_on(struct pair *p, struct ibv_cq *scq)
+static void up_as(struct pair *p, struct ibv_cq *scq, uint8_t rd_atomic)
 {
 	const struct pair_opts po = {
 		.sq = ENTRIES, .rq = ENTRIES, .sge = 1, .buf = 4096,
@@ -36,8 +36,14 @@ static void up_on(struct pair *p, struct ibv_cq *scq)
 	pair_create(p, &ea, &eb, &po);
 	/* half a second in all: some wait for the end of it */
 	p->conn.timeout = 12;		/* 17 ms */
-	p->conn.retry_cnt = 4;
+	p->conn.retry_cnt = 7;
+	p->conn.rd_atomic = rd_atomic;
 	pair_connect(p);
+}
+
+static void up_on(struct pair *p, struct ibv_cq *scq)
+{
+	up_as(p, scq, 1);
 }
 
 static void up(struct pair *p)
@@ -264,16 +270,19 @@ static void fastreg(void)
 	unsigned int i;
 
 	up(&other);
-	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
-		up(&p);
-		wqe = post_as(&p, opcodes[i], 0, p.mr[0]->rkey);
+	/* and where there may be no READs, which is found out by what an opcode does */
+	for (i = 0; i < 2 * ARRAY_SIZE(opcodes); i++) {
+		const uint8_t opcode = opcodes[i / 2];
+
+		up_as(&p, NULL, i % 2);
+		wqe = post_as(&p, opcode, 0, p.mr[0]->rkey);
 		wqe->bind_addr = (uintptr_t)p.buf[0];
 		wqe->bind_len = 8;
 		wqe->bind_access = access;
 		if (qp_to(p.qp[0], IBV_QPS_RTS))
 			die("modify_qp to RTS");
-		wc_is(p.scq[0], 77, IBV_WC_LOC_QP_OP_ERR, NULL, "opcode %#x in a program's ring",
-		      opcodes[i]);
+		wc_is(p.scq[0], 77, IBV_WC_LOC_QP_OP_ERR, NULL, "opcode %#x in a program's ring, %u READs",
+		      opcode, i % 2);
 		is_state(p.qp[0], IBV_QPS_ERR, "the queue pair");
 		pair_destroy(&p);
 	}
