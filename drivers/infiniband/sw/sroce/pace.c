@@ -381,11 +381,8 @@ static void raise(const struct sroce_qp *qp, struct sroce_pace *p)
 
 static void raise_for_time(const struct sroce_qp *qp, struct sroce_pace *p, ktime_t now)
 {
-	u64 steps;
+	u64 steps = div_u64(ktime_to_ns(ktime_sub(now, p->raised)), RAISE_NS);
 
-	if (ktime_before(now, p->raised))
-		return;
-	steps = div_u64(ktime_to_ns(ktime_sub(now, p->raised)), RAISE_NS);
 	p->raised = ktime_add_ns(p->raised, steps * RAISE_NS);
 	for (steps = min_t(u64, steps, RAISE_MAX); steps && p->limited; steps--) {
 		p->times++;
@@ -393,34 +390,11 @@ static void raise_for_time(const struct sroce_qp *qp, struct sroce_pace *p, ktim
 	}
 }
 
-/* R_T = R_C, R_C = R_C * (1 - alpha / 2), and all counts of raises begin anew. */
-static void cut(const struct sroce_qp *qp, struct sroce_pace *p, ktime_t now)
-{
-	if (p->limited)
-		raise_for_time(qp, p, now);
-	if (!p->limited) {
-		p->rate = line_rate(qp);
-		p->next = now;
-	}
-	p->target = p->rate;
-	p->rate -= p->rate * p->alpha / ALPHA_ONE / 2;
-	p->rate = max(p->rate, RATE_MIN);
-	p->times = 0;
-	p->volumes = 0;
-	p->bytes = 0;
-	/* of the requester's packets; where there are none, it is 0 */
-	p->raised = ktime_add_ns(now, READ_ONCE(qp->sq.srtt));
-	WRITE_ONCE(p->limited, true);
-}
-
 /**
  * sroce_pace_cnp - the peer got a marked packet: slow down
  * @qp: queue pair
  *
- * Any context with bottom halves off. What is marked within a round trip of a cut
- * was sent before it, or waits behind what was: it counts for alpha, and cuts no
- * more (as RFC 3168, section 6.1.2, has it for TCP). The paper's network has round trips
- * that are shorter than N, where this never happens.
+ * Any context with bottom halves off.
  */
 void sroce_pace_cnp(struct sroce_qp *qp)
 {
@@ -431,9 +405,21 @@ void sroce_pace_cnp(struct sroce_qp *qp)
 	/* not before: a time from before the last change would be taken for a long one */
 	now = ktime_get();
 	alpha_fall(p, now);
-	if (!p->limited || !ktime_before(now, p->raised))
-		cut(qp, p, now);
+	if (p->limited)
+		raise_for_time(qp, p, now);
+	if (!p->limited) {
+		p->rate = line_rate(qp);
+		p->next = now;
+	}
+	p->target = p->rate;
+	p->rate -= p->rate * p->alpha / ALPHA_ONE / 2;
+	p->rate = max(p->rate, RATE_MIN);
 	p->alpha += (ALPHA_ONE - p->alpha) >> ALPHA_SHIFT;
+	p->times = 0;
+	p->volumes = 0;
+	p->bytes = 0;
+	p->raised = now;
+	WRITE_ONCE(p->limited, true);
 	trace_sroce_cnp(qp, false, p->rate);
 	spin_unlock(&p->lock);
 }

@@ -880,8 +880,7 @@ struct sroce_cwnd {
  * @target: R_T: to recover to
  * @alpha: of 1 << 16: how much of its packets are marked
  * @alpha_at: @alpha was last looked at
- * @raised: @rate was last raised for the time that went by; before that
- *	a cut has not been felt yet: there is no other, and time raises nothing
+ * @raised: @rate was last raised for the time that went by
  * @times: so often since it was cut
  * @volumes: and so often for bytes that were sent
  * @bytes: since then
