@@ -54,6 +54,7 @@ struct head {
 /* What an ICRC covers before the data: 8 bytes of ones, IP, UDP and BTH */
 #define COVERED_LEN	(8 + sizeof(struct iphdr) + sizeof(struct udphdr) + sizeof(struct head))
 
+#define HEADS_LEN	(sizeof(struct iphdr) + sizeof(struct udphdr))
 #define SEG_OVERHEAD	(sizeof(struct head) + sizeof(__le32))
 
 /* A program's memory is scattered, so this is, too. */
@@ -237,16 +238,21 @@ static int send_for(struct sender *s, u32 msec)
 	return 0;
 }
 
+/* Is @skb a datagram to @port, of @len bytes at least? */
+static bool is_to(struct sk_buff *skb, u16 port, u32 len)
+{
+	return ip_hdr(skb)->protocol == IPPROTO_UDP && ip_hdr(skb)->ihl == 5 &&
+	       pskb_may_pull(skb, HEADS_LEN + len) &&
+	       ((struct udphdr *)(skb->data + sizeof(struct iphdr)))->dest == htons(port);
+}
+
 static unsigned int take_answer(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
 {
-	u32 pos = sizeof(struct iphdr) + sizeof(struct udphdr);
 	__be64 bytes;
 
-	if (ip_hdr(skb)->protocol != IPPROTO_UDP || ip_hdr(skb)->ihl != 5 ||
-	    !pskb_may_pull(skb, pos + sizeof(bytes)) ||
-	    ((struct udphdr *)(skb->data + sizeof(struct iphdr)))->dest != htons(ANSWER_PORT))
+	if (!is_to(skb, ANSWER_PORT, sizeof(bytes)))
 		return NF_ACCEPT;
-	skb_copy_bits(skb, pos, &bytes, sizeof(bytes));
+	skb_copy_bits(skb, HEADS_LEN, &bytes, sizeof(bytes));
 	WRITE_ONCE(received, be64_to_cpu(bytes));
 	consume_skb(skb);
 	return NF_STOLEN;
@@ -349,15 +355,13 @@ static void put_answer(struct net *net, const struct sk_buff *skb)
 
 static unsigned int receive(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
 {
-	u32 pos = sizeof(struct iphdr) + sizeof(struct udphdr), len;
 	bool answer = false;
+	u32 pos, len;
 	u64 bytes = 0;
 
-	if (ip_hdr(skb)->protocol != IPPROTO_UDP || ip_hdr(skb)->ihl != 5 ||
-	    !pskb_may_pull(skb, pos) ||
-	    ((struct udphdr *)(skb->data + sizeof(struct iphdr)))->dest != htons(PORT))
+	if (!is_to(skb, PORT, 0))
 		return NF_ACCEPT;
-	for (; pos < skb->len; pos += len + SEG_OVERHEAD) {
+	for (pos = HEADS_LEN; pos < skb->len; pos += len + SEG_OVERHEAD) {
 		len = take_segment(skb, pos, &answer);
 		if (!len)
 			break;

@@ -846,9 +846,12 @@ static bool place_restore(struct send_turn *turn, const struct send_place *place
 			  enum send_result *flushed)
 {
 	struct sroce_sq *sq = &turn->qp->sq;
+	const struct sroce_swqe *swqe;
 
 	*flushed = send_flush(turn);
-	if (sq->nxt != sq->fetched && sq_wqe(sq, sq->nxt)->sent && sq_wqe(sq, sq->nxt)->status)
+	swqe = sq_wqe(sq, sq->nxt);
+	/* one that was not sent has been wrong from the start, and waits for its turn */
+	if (sq->nxt != sq->fetched && swqe->sent && swqe->status)
 		return false;
 	sq->nxt = place->nxt;
 	sq->psn_nxt = place->psn_nxt;
