@@ -34,7 +34,8 @@ seconds=${seconds:-5}
 share=${LONG:+80}
 share=${share:-30}
 # what a kernel in emulation can fill
-rate=${RATE:-60mbit}
+mbit=${MBIT:-60}
+rate=${mbit}mbit
 
 # 100 KB, as a switch has for a port
 drops() {
@@ -116,9 +117,21 @@ share=${LONG:+80}
 share=${share:-30}
 if queue marks 2>/dev/null; then
 	cnp=$(hw_counter roce0 rp_cnp_handled)
+	probes=$(hw_counter roce0 tail_probes)
+	sent=$(hw_counter roce0 tx_pkts)
 	for op in write send; do
 		two "marks, $op" -o $op
 	done
+	flow "$TMP/one" -o write
+	is $? 0 "marks, alone: all arrives" || sed 's/^/# /' "$TMP/one"
+	diag "$(grep -h verified "$TMP/one")"
+	# a cut for every mark, and not for every round trip of them, leaves a third of 100 Mb/s
+	between $(($(bytes "$TMP/one") * 8 / seconds / mbit / 10000)) 60 100 \
+		"marks, alone: the link is used, in percent"
+	probes=$(($(hw_counter roce0 tail_probes) - probes))
+	sent=$(($(hw_counter roce0 tx_pkts) - sent))
+	diag "of $sent packets $probes were probes"
+	between $probes 0 $((sent / 25)) "marks: what waits in the queue is not taken for lost"
 	between "$(queued marked)" 10 100000000 "marks: packets were marked"
 	between "$(hw_counter roce1 np_ecn_marked_roce_packets)" 10 100000000 "marks: they came so"
 	between $(($(hw_counter roce0 rp_cnp_handled) - cnp)) 10 100000000 "marks: their sender was notified"

@@ -43,6 +43,8 @@
 #define ALPHA_SHIFT		8
 /* the rate is raised after so long, T, and after so many bytes, B */
 #define RAISE_NS		(55U * NSEC_PER_USEC)
+/* but not more often in a round trip: their network has not one in T. So TCP has its share, too. */
+#define RAISES_RTT		4U
 #define RAISE_BYTES		(10U << 20)
 /*
  * so often towards where it was, F; then beyond, in bytes a second: R_AI, R_HAI. Theirs
@@ -381,20 +383,59 @@ static void raise(const struct sroce_qp *qp, struct sroce_pace *p)
 
 static void raise_for_time(const struct sroce_qp *qp, struct sroce_pace *p, ktime_t now)
 {
-	u64 steps = div_u64(ktime_to_ns(ktime_sub(now, p->raised)), RAISE_NS);
+	const u64 step = max_t(u64, RAISE_NS, READ_ONCE(qp->sq.srtt) / RAISES_RTT);
+	u64 steps;
 
-	p->raised = ktime_add_ns(p->raised, steps * RAISE_NS);
+	if (ktime_before(now, p->raised))
+		return;
+	steps = div64_u64(ktime_to_ns(ktime_sub(now, p->raised)), step);
+	p->raised = ktime_add_ns(p->raised, steps * step);
 	for (steps = min_t(u64, steps, RAISE_MAX); steps && p->limited; steps--) {
 		p->times++;
 		raise(qp, p);
 	}
 }
 
+/*
+ * A window in a round trip: the queue pair is no faster, whatever its device is, and
+ * to cut what is above that would slow nothing down. Responses have no window here.
+ */
+static u64 window_rate(const struct sroce_qp *qp)
+{
+	const u64 bytes = (u64)READ_ONCE(qp->sq.cwnd.pkts) * (qp->mtu + PKT_OVERHEAD);
+	const u64 ns = READ_ONCE(qp->sq.srtt);
+
+	return ns ? max(div64_u64(bytes * NSEC_PER_SEC, ns), RATE_MIN) : U64_MAX;
+}
+
+/* R_T = R_C, R_C = R_C * (1 - alpha / 2), and all counts of raises begin anew. */
+static void cut(const struct sroce_qp *qp, struct sroce_pace *p, ktime_t now)
+{
+	if (p->limited)
+		raise_for_time(qp, p, now);
+	if (!p->limited) {
+		p->rate = line_rate(qp);
+		p->next = now;
+	}
+	p->target = min(p->rate, window_rate(qp));
+	p->rate = p->target - p->target * p->alpha / ALPHA_ONE / 2;
+	p->rate = max(p->rate, RATE_MIN);
+	p->times = 0;
+	p->volumes = 0;
+	p->bytes = 0;
+	/* of the requester's packets; where there are none, it is 0 */
+	p->raised = ktime_add_ns(now, READ_ONCE(qp->sq.srtt));
+	WRITE_ONCE(p->limited, true);
+}
+
 /**
  * sroce_pace_cnp - the peer got a marked packet: slow down
  * @qp: queue pair
  *
- * Any context with bottom halves off.
+ * Any context with bottom halves off. What is marked within a round trip of a cut
+ * was sent before it, or waits behind what was: it counts for alpha, and cuts no
+ * more (as RFC 3168, section 6.1.2, has it for TCP). The paper's network has round trips
+ * that are shorter than N, where this never happens.
  */
 void sroce_pace_cnp(struct sroce_qp *qp)
 {
@@ -405,21 +446,9 @@ void sroce_pace_cnp(struct sroce_qp *qp)
 	/* not before: a time from before the last change would be taken for a long one */
 	now = ktime_get();
 	alpha_fall(p, now);
-	if (p->limited)
-		raise_for_time(qp, p, now);
-	if (!p->limited) {
-		p->rate = line_rate(qp);
-		p->next = now;
-	}
-	p->target = p->rate;
-	p->rate -= p->rate * p->alpha / ALPHA_ONE / 2;
-	p->rate = max(p->rate, RATE_MIN);
+	if (!p->limited || !ktime_before(now, p->raised))
+		cut(qp, p, now);
 	p->alpha += (ALPHA_ONE - p->alpha) >> ALPHA_SHIFT;
-	p->times = 0;
-	p->volumes = 0;
-	p->bytes = 0;
-	p->raised = now;
-	WRITE_ONCE(p->limited, true);
 	trace_sroce_cnp(qp, false, p->rate);
 	spin_unlock(&p->lock);
 }

@@ -21,6 +21,9 @@
 /* Below that, it is the peer's processor that is busy, or ours */
 #define PROBE_MIN_NS	(100 * NSEC_PER_USEC)
 
+/* A network that marks has queues, whose packets come late, and are seldom lost */
+#define PROBE_MARKED_NS	NSEC_PER_MSEC
+
 /*
  * A timer that fires for nothing costs as much as a message. Where nothing has been
  * missing for a while, the first that is may wait for that long.
@@ -45,15 +48,23 @@ static bool calm(const struct sroce_sq *sq, ktime_t now)
 	return !ktime_before(now, sq->repair.lossy);
 }
 
+/* What comes within that may still come */
+static u64 probe_min(const struct sroce_sq *sq)
+{
+	const struct sroce_qp *qp = container_of(sq, struct sroce_qp, sq);
+
+	return READ_ONCE(qp->pace.limited) ? PROBE_MARKED_NS : PROBE_MIN_NS;
+}
+
 /* Until a probe is due, by the round trips of packets that were sent once */
 static u64 probe_ns(const struct sroce_sq *sq, ktime_t now)
 {
-	const u64 least = calm(sq, now) ? PROBE_CALM_NS : PROBE_MIN_NS;
+	const u64 least = calm(sq, now) ? PROBE_CALM_NS : probe_min(sq);
 
 	if (sq->srtt)
 		return max_t(u64, 2 * sq->srtt + min(4 * sq->rttvar, sq->srtt), least);
 	/* of a network that loses a packet of every window from the start */
-	return sq->repair.took ? max_t(u64, 4 * sq->repair.took, PROBE_MIN_NS) : PROBE_FIRST_NS;
+	return sq->repair.took ? max(4 * sq->repair.took, probe_min(sq)) : PROBE_FIRST_NS;
 }
 
 /**
@@ -73,7 +84,7 @@ u64 sroce_repair_answer_ns(const struct sroce_sq *sq, ktime_t now)
 		return probe_ns(sq, now);
 	/* a few that were lost on their way make the deviation large for long */
 	ns = min(r->took + 4 * r->took_var, 2 * max(r->took, sq->srtt));
-	return max3(ns, sroce_cwnd_least(sq), (u64)PROBE_MIN_NS);
+	return max3(ns, sroce_cwnd_least(sq), probe_min(sq));
 }
 
 /**

@@ -880,7 +880,8 @@ struct sroce_cwnd {
  * @target: R_T: to recover to
  * @alpha: of 1 << 16: how much of its packets are marked
  * @alpha_at: @alpha was last looked at
- * @raised: @rate was last raised for the time that went by
+ * @raised: @rate was last raised for the time that went by; before that
+ *	a cut has not been felt yet: there is no other, and time raises nothing
  * @times: so often since it was cut
  * @volumes: and so often for bytes that were sent
  * @bytes: since then
