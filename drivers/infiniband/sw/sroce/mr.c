@@ -682,6 +682,29 @@ struct sroce_mr *sroce_mr_get_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 
 }
 
 /**
+ * sroce_mr_allows_remote - may a key from the wire do this, wherever it is?
+ * @qp: the queue pair that it came to
+ * @pd: @qp's protection domain
+ * @rkey: the key
+ * @access: IB_ACCESS_* that are all needed
+ *
+ * For what is done to a whole region. BH is off, and no other region is held.
+ *
+ * Return: whether it may.
+ */
+bool sroce_mr_allows_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, int access)
+{
+	struct sroce_mr *mr = sroce_key_get(to_sdev(pd->device), rkey);
+	bool may;
+
+	if (!mr)
+		return false;
+	may = remote_may(mr, qp, pd) && (mr->access & access) == access;
+	sroce_key_put(mr);
+	return may;
+}
+
+/**
  * sroce_mr_put - let a region go
  * @mr: from sroce_mr_get() or sroce_mr_get_remote()
  */

@@ -843,6 +843,9 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 	claim_both(qp);
 	/* the data path may have moved it to ERR meanwhile */
 	if (qp->state == cur) {
+		/* asked for each time, as hardware has it */
+		if (cur == IB_QPS_RTS && next == IB_QPS_SQD)
+			qp->attr.en_sqd_async_notify = 0;
 		keep_attr(qp, attr, mask);
 		/* a datagram has no path MTU of its own */
 		if (qp->transport == WIRE_UD && next == IB_QPS_RTR)

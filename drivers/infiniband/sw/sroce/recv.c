@@ -865,6 +865,17 @@ static int flush_access(const struct wire_pkt *pkt)
 	       (pkt->flush & WIRE_FETH_PERSISTENT ? SROCE_ACCESS_PERSIST : 0);
 }
 
+/* A whole region has a key and no range: its requester need not set the address. */
+static bool may_flush(struct sroce_qp *qp, const struct wire_pkt *pkt, int access)
+{
+	u64 addr;
+
+	if (!(pkt->flush & WIRE_FETH_LEVEL_MR))
+		return run_mr_remote(qp, pkt->rkey, pkt->va, pkt->dma_len, access, &addr);
+	run_mr_put(&qp->rq);
+	return sroce_mr_allows_remote(qp, recv_pd(qp), pkt->rkey, access);
+}
+
 /*
  * Annex A19.3: what was written before is visible to all, on this CPU's word. A queue pair may
  * be allowed persistence, but no region has it to give.
@@ -879,10 +890,7 @@ static void recv_flush_memory(struct sroce_qp *qp, const struct sroce_rx *rx)
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
 		return;
 	}
-	/* a whole region has a key and no range */
-	if (!run_mr_remote(qp, pkt->rkey, pkt->va,
-			   pkt->flush & WIRE_FETH_LEVEL_MR ? 0 : pkt->dma_len,
-			   access, &addr)) {
+	if (!may_flush(qp, pkt, access)) {
 		recv_refuse(qp, WIRE_NAK_REM_ACCESS);
 		return;
 	}

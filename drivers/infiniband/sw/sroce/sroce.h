@@ -1648,6 +1648,7 @@ int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct sroce_mr *sroce_mr_get(struct ib_pd *pd, u32 lkey);
 struct sroce_mr *sroce_mr_get_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, u64 *addr,
 				     u64 len, int access);
+bool sroce_mr_allows_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, int access);
 void sroce_mr_put(struct sroce_mr *mr);
 bool sroce_mr_covers(const struct sroce_mr *mr, u64 addr, u64 len, int access);
 void *sroce_mr_span(struct sroce_mr *mr, u64 addr, u32 *len, bool write);
