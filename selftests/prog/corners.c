@@ -325,6 +325,66 @@ static void ud_denied(void)
 	command("tc -n a qdisc del dev v0 clsact");
 }
 
+#define MAX_MSG		(1UL << 30)
+#define SEND_MIDDLE	0x01
+
+/*
+ * A message is as long as any may be, and goes on. Who sends it is one that fails at its last
+ * packet, for its memory, and then a forger. The list has room for four times as much.
+ */
+static void endless(void)
+{
+	struct pair_opts o = { .sq = 8, .rq = 8, .sge = 2, .buf = PAGE };
+	static const uint8_t body[PAGE];
+	struct ibv_mr *from, *to, *gone;
+	struct ibv_recv_wr wr = { .wr_id = 5, .num_sge = 2 }, *bad;
+	const int fd = forger_on("a");
+	unsigned int mtu;
+	long long before;
+	uint32_t psn;
+	struct pair p;
+
+	pair_create(&p, &ea, &eb, &o);
+	p.conn.timeout = 20;
+	pair_connect(&p);
+	from = ibv_alloc_null_mr(ea.pd);
+	to = ibv_alloc_null_mr(eb.pd);
+	if (!from || !to) {
+		skip("the library has no alloc_null_mr", "endless");
+		return;
+	}
+	gone = ibv_reg_mr(ea.pd, p.buf[0], PAGE, 0);
+	if (!gone)
+		die("reg_mr");
+	before = counter_of(&eb, "rx_pkts");
+	mtu = mtu_bytes(p.conn.mtu);
+	psn = p.psn[0] + MAX_MSG / mtu - 1;
+	wr.sg_list = (struct ibv_sge[]) { *SGE(0, 0x80000000, to->lkey),
+					  *SGE(0, 0x80000000, to->lkey) };
+	if (ibv_post_recv(p.qp[1], &wr, &bad))
+		die("post_recv");
+	errno = POST(p.qp[0], .wr_id = 1, .send_flags = SIG, .opcode = IBV_WR_SEND, .num_sge = 2,
+		     .sg_list = (struct ibv_sge[]) { *SGE(0, MAX_MSG - mtu, from->lkey),
+						     *SGE(p.buf[0], mtu, gone->lkey) });
+	if (errno)
+		die("post_send");
+	/* it has begun, or it would fail before that */
+	for (int i = 0; i < 10000 && counter_of(&eb, "rx_pkts") == before; i++)
+		sleep_ms(1);
+	ibv_dereg_mr(gone);
+	wc_is(p.scq[0], 1, IBV_WC_LOC_PROT_ERR, NULL, "all of 1 GiB but a packet");
+	forge_pkt(fd, &p, 0, SEND_MIDDLE, psn, body, mtu);
+	sleep_ms(1000);
+	is(ibv_poll_cq(p.rcq[1], 1, &(struct ibv_wc) {}), 0, "1 GiB: it may go on");
+	forge_pkt(fd, &p, 0, SEND_MIDDLE, psn + 1, body, mtu);
+	wc_is(p.rcq[1], 5, IBV_WC_LOC_LEN_ERR, NULL, "more than that: too long");
+	is(qp_state(p.qp[1]), IBV_QPS_ERR, "which ends the connection");
+	pair_destroy(&p);
+	ibv_dereg_mr(from);
+	ibv_dereg_mr(to);
+	close(fd);
+}
+
 static const struct test tests[] = {
 	TEST(early),
 	TEST(bind_behind),
@@ -332,6 +392,7 @@ static const struct test tests[] = {
 	TEST(read_hole),
 	TEST(send_hole),
 	TEST(srq_domain),
+	TEST(endless),
 	TEST(ud_nowhere),
 	TEST(ud_denied),
 };

@@ -650,6 +650,11 @@ static void recv_send(struct sroce_qp *qp, const struct sroce_rx *rx)
 			return;
 		}
 	}
+	/* it says nowhere how long it is, and a list may have room for more */
+	if (pkt->payload_len > SROCE_MAX_MSG - rq->placed) {
+		recv_fail(qp, IB_WC_LOC_LEN_ERR, WIRE_NAK_INVALID_REQ);
+		return;
+	}
 	if (!recv_ok(qp, place_payload(qp, rx)))
 		return;
 	rq->op = SROCE_RECV_SEND;
@@ -1242,7 +1247,7 @@ static bool middle_place(struct sroce_qp *qp, u32 len, u64 *addr)
 		*addr = rq->va + rq->mr_delta;
 		return rq->mr && rq->mr_remote && rq->mr_key == rq->rkey && rq->left > len;
 	case SROCE_RECV_SEND:
-		if (rq->sge == rq->wqe->num_sge)
+		if (rq->sge == rq->wqe->num_sge || len > SROCE_MAX_MSG - rq->placed)
 			return false;
 		sge = &rq->wqe->sge[rq->sge];
 		*addr = sge->addr + rq->sge_off;
