@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # rdma_rxe sends all again from what is missing: reports are of no use to it, and
-# sroce, its responder, stops giving them.
+# sroce, its responder, gives few of them.
 # lab: timeout 600
 
 . "$(dirname "$0")/../lib.sh"

@@ -387,6 +387,7 @@ struct rq {
 	bool filled;
 	u32 filled_psn;
 	bool goes_back;
+	u8 unreported;
 	bool report;
 	bool greet;
 	u8 greetings;

@@ -8,6 +8,9 @@
 
 #define SYNDROME_ACK	(WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID)
 
+/* Of the reports that one would get which goes back: every so manyth */
+#define UNREPORTED	8
+
 /* recv.c */
 
 /* A NAK outranks the acknowledgement that it implies, and a later NAK it. */
@@ -302,6 +305,12 @@ static void recv_gap(void)
 	seen[SEEN_GAP_NAK]++;
 }
 
+/* What is missing is worth a report: each time, or to a requester that goes back, now and then. */
+static void report(void)
+{
+	rq->report |= !rq->goes_back || !(++rq->unreported % UNREPORTED);
+}
+
 /* Before its turn: kept until then, as far as there is room. */
 static void recv_early(struct rx *rx)
 {
@@ -313,7 +322,8 @@ static void recv_early(struct rx *rx)
 	opens = kept_opens(&rq->kept, rx->pkt.psn);
 	if (!w.plan.plain_responder)
 		kept = keep(&rq->kept, rx);
-	rq->report |= opens && kept == KEPT_APART && !rq->goes_back;
+	if (opens && kept == KEPT_APART)
+		report();
 	recv_gap();
 }
 
@@ -324,10 +334,9 @@ static void recv_early(struct rx *rx)
  */
 static void judge_requester(u32 psn)
 {
-	if (psn == rq->filled_psn)
-		rq->goes_back = true;
-	else if (wire_psn_diff(psn, rq->epsn) < 0)
+	if (psn != rq->filled_psn && wire_psn_diff(psn, rq->epsn) < 0)
 		return;
+	rq->goes_back = psn == rq->filled_psn;
 	rq->filled = false;
 }
 
@@ -388,7 +397,8 @@ static void recv_kept(void)
 	 * one that came early.
 	 */
 	if (rq->kept.num && (rq->epsn != from || rq->respond)) {
-		rq->report |= !rq->goes_back && rq->epsn != from;
+		if (rq->epsn != from)
+			report();
 		recv_gap();
 	}
 }

@@ -215,7 +215,7 @@ static void lost_read(void)
 	all_lost(IBV_WR_RDMA_READ);
 }
 
-/* Side 0 is one that sends all again: it is told a few times. */
+/* Side 0 is one that sends all again: it is told now and then. */
 static void goes_back(void)
 {
 	long long sent = 0, late = 0;
@@ -234,9 +234,58 @@ static void goes_back(void)
 	}
 	late = since(1, SENT) - sent;
 	is(good, 16, "a requester that goes back: every byte");
-	between(sent, 0, 8, "reports to it");
-	is(late, 0, "and then none");
+	between(sent, 0, 16, "reports to it");
+	between(late, 0, 16, "and then, of 40 packets that are missing");
 	pair_destroy(&p);
+}
+
+#define WRITE_MIDDLE 0x07
+
+/* Side 0's host sends what is forged. */
+static int forger_a;
+
+/* The last packet of a WRITE once more: of one that has sent too much, or goes back */
+static void last_again(const struct pair *p)
+{
+	const unsigned int num = relay_carried(THERE);
+	static const uint8_t body[MTU];
+
+	forge_pkt(forger_a, p, 0, WRITE_MIDDLE, p->psn[0] - 1, body, sizeof(body));
+	for (int i = 0; i < 5000 && relay_carried(THERE) == num; i++)
+		usleep(i < 100 ? 10 : 1000);
+}
+
+static bool served_without(struct pair *p, unsigned int num)
+{
+	relay_clear();
+	for (unsigned int i = 0; i < num; i++)
+		relay_drop(THERE, p->psn[0] + 10 + 4 * i, 1);
+	return served(p, IBV_WR_RDMA_WRITE, 64 * MTU);
+}
+
+/* Who has looked once like one that goes back is told again when it does no more. */
+static void misjudged(void)
+{
+	unsigned int good = 0;
+	struct pair p;
+
+	forger_a = forger_on("a");
+	up(&p, 22);
+	warm_up(&p);
+	mark();
+	for (int i = 0; i < 16; i++) {
+		good += served_without(&p, 5);
+		last_again(&p);
+	}
+	is(good, 16, "one that seems to go back: every byte");
+	between(since(1, SENT), 16, 200, "reports to it");
+	ok(served_without(&p, 1), "and then does not: every byte");
+	mark();
+	ok(served_without(&p, 5), "of five missing: every byte");
+	between(since(1, SENT), 1, 12, "reports to it");
+	between(since(0, RETRANSMITTED), 5, 8, "sent again");
+	pair_destroy(&p);
+	close(forger_a);
 }
 
 /* --- what a peer should not send --------------------------------------------------------------- */
@@ -578,6 +627,7 @@ static const struct test tests[] = {
 	TEST(notified),
 	TEST(notified_much),
 	TEST(goes_back),
+	TEST(misjudged),
 };
 
 int main(int argc, char **argv)

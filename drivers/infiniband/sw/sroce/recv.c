@@ -18,6 +18,12 @@
 /* IBTA Vol.1 11.4.1.2: what precedes a datagram in its buffer */
 #define GRH_LEN		40
 
+/*
+ * Of the reports that a requester would get which goes back: every so manyth. One of ours that
+ * sent again too much looks like that, and goes on to do so if it is told nothing any more.
+ */
+#define UNREPORTED	8
+
 /* How the taking of a packet ended. */
 enum recv_result {
 	RECV_DONE,
@@ -341,6 +347,7 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	rq->num_parts = 0;
 	rq->filled = false;
 	rq->goes_back = false;
+	rq->unreported = 0;
 	rq->report = false;
 	rq->greet = false;
 	rq->greetings = 0;
@@ -889,7 +896,6 @@ static void recv_flush_memory(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	const struct wire_pkt *pkt = &rx->pkt;
 	const int access = flush_access(pkt);
-	u64 addr;
 
 	if (!access || !allowed(qp, access)) {
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
@@ -944,6 +950,12 @@ static void recv_gap(struct sroce_qp *qp)
 	sroce_qp_count(qp, SENT_SEQ_NAK);
 }
 
+/* What is missing is worth a report: each time, or to a requester that goes back, now and then. */
+static void report(struct sroce_rq *rq)
+{
+	rq->report |= !rq->goes_back || !(++rq->unreported % UNREPORTED);
+}
+
 /* Before its turn: kept until then, as far as there is room. */
 static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
@@ -958,7 +970,8 @@ static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
 	kept = sroce_keep(qp, &rq->kept, rx);
 	if (kept == SROCE_KEPT_TWICE)
 		sroce_qp_count(qp, DUPLICATE);
-	rq->report |= opens && kept == SROCE_KEPT_APART && !rq->goes_back;
+	if (opens && kept == SROCE_KEPT_APART)
+		report(rq);
 	recv_gap(qp);
 }
 
@@ -969,10 +982,9 @@ static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
  */
 static void judge_requester(struct sroce_rq *rq, u32 psn)
 {
-	if (psn == rq->filled_psn)
-		rq->goes_back = true;
-	else if (wire_psn_diff(psn, rq->epsn) < 0)
+	if (psn != rq->filled_psn && wire_psn_diff(psn, rq->epsn) < 0)
 		return;
+	rq->goes_back = psn == rq->filled_psn;
 	rq->filled = false;
 }
 
@@ -1210,7 +1222,8 @@ static void recv_kept(struct sroce_qp *qp)
 	 * one that came early.
 	 */
 	if (rq->kept.num && !rq->fault.active && (rq->epsn != from || rq->respond)) {
-		rq->report |= !rq->goes_back && rq->epsn != from;
+		if (rq->epsn != from)
+			report(rq);
 		recv_gap(qp);
 	}
 }

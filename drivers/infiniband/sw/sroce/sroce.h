@@ -1184,7 +1184,8 @@ enum sroce_resp_flag {
  * @kept: packets behind @epsn that came before it
  * @filled: what was missing there has just come
  * @filled_psn: the last packet that was taken with it
- * @goes_back: its requester sends all again that lies behind a gap
+ * @goes_back: its requester has sent all again that lay behind the last gap
+ * @unreported: what such a requester was not told of
  * @report: else, one of what is missing is due
  * @greet: it is to be told that there are such reports
  * @greetings: that it has been told so
@@ -1244,6 +1245,7 @@ struct sroce_rq {
 	bool filled;
 	u32 filled_psn;
 	bool goes_back;
+	u8 unreported;
 	bool report;
 	bool greet;
 	u8 greetings;

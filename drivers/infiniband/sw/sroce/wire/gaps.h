@@ -5,8 +5,8 @@
  * window, one round trip goes by for each.
  *
  * It is a packet of a manufacturer's own opcode (IBTA Vol.1 table 38: 110xxxxx),
- * which others drop unseen, and is not sent any more to who has been seen to
- * send all again that lies behind a gap. Behind the BTH, whose PSN is the first
+ * which others drop unseen, and is seldom sent to who has been seen to send all
+ * again that lay behind the last gap. Behind the BTH, whose PSN is the first
  * that is missing: a word that says whose it is, then words of two numbers of 16
  * bits each, for every gap the first packet, counted from the BTH's PSN, and how
  * many there are. The last word has the packet behind all that is known of, and
