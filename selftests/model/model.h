@@ -210,6 +210,7 @@ struct repair {
 	bool reports;
 	u8 vain;
 	u8 probes;
+	u8 backed_off;
 	u8 num;
 	u32 psn;
 	u32 end;

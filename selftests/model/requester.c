@@ -33,6 +33,12 @@ u64 cwnd_least(void)
 	return sq->rtt_least;
 }
 
+/* Each in a row waits twice as long, and the first as long as the last has. */
+static u8 probe_shift(const struct repair *r)
+{
+	return (u8)min(r->backed_off + r->probes, PROBES_MAX);
+}
+
 u64 repair_answer_ns(ktime_t now)
 {
 	const struct repair *r = &sq->repair;
@@ -63,6 +69,7 @@ static void repair_reset(void)
 	r->peer = PEER_UNKNOWN;
 	r->reports = false;
 	r->probes = 0;
+	r->backed_off = 0;
 	r->vain = 0;
 	r->num = 1;
 	r->lossy = 0;
@@ -141,7 +148,7 @@ static void repair_sent(u32 end)
 	r->lossy = now + LOSSY_NS;
 	r->probe_due = KTIME_MAX;
 	if (r->probes < PROBES_MAX)
-		r->probe_due = now + (s64)(repair_answer_ns(now) << r->probes);
+		r->probe_due = now + (s64)(repair_answer_ns(now) << probe_shift(r));
 	seen[SEEN_REPAIR]++;
 	trace("repair psn=%u end=%u told=%d probes=%u peer=%u", r->psn, end, r->told, r->probes,
 	      r->peer);
@@ -155,7 +162,7 @@ static void repair_swept(void)
 	r->lossy = now + LOSSY_NS;
 	/* of the oldest, and not of those that have become known since */
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
-		r->probe_due = now + (s64)(repair_answer_ns(now) << r->probes);
+		r->probe_due = now + (s64)(repair_answer_ns(now) << probe_shift(r));
 }
 
 static void retry_smooth(u64 *mean, u64 *off, u64 ns);
@@ -163,8 +170,10 @@ static void retry_smooth(u64 *mean, u64 *off, u64 ns);
 /* What comes sooner than any round trip answers an earlier sending. */
 static void note_answer(u64 ns)
 {
-	if (ns >= cwnd_least())
-		retry_smooth(&sq->repair.took, &sq->repair.took_var, ns);
+	if (ns < cwnd_least())
+		return;
+	sq->repair.backed_off = 0;
+	retry_smooth(&sq->repair.took, &sq->repair.took_var, ns);
 }
 
 void repair_moved(void)
@@ -174,6 +183,8 @@ void repair_moved(void)
 	s32 beyond;
 
 	r->once = !r->probes;
+	/* the longer time stays until one is measured (Karn) */
+	r->backed_off = probe_shift(r);
 	r->probes = 0;
 	r->probe_due = KTIME_MAX;
 	if (!r->out && !r->due)
@@ -191,7 +202,9 @@ void repair_moved(void)
 		}
 		repair_forget();
 	} else {
-		r->rest_due = now + (s64)repair_answer_ns(now);
+		/* what was sent before it has its answer by then; unless this answers an earlier one */
+		r->rest_due = (r->once ? r->sent : now) + (s64)repair_answer_ns(now);
+		r->rest_due = max(r->rest_due, now + (s64)PROBE_MIN_NS);
 	}
 }
 
@@ -259,7 +272,7 @@ static void repair_arm(ktime_t now)
 	if (w.plan.plain_requester)
 		return;
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
-		r->probe_due = min(now + (s64)probe_ns(now), gaps_due(now));
+		r->probe_due = min(now + (s64)(probe_ns(now) << probe_shift(r)), gaps_due(now));
 }
 
 /* retry.c */
@@ -353,6 +366,7 @@ void retry_arrived(void)
 	const u64 ns = (u64)(ktime_get() - sq->rtt_start);
 
 	sq->rtt_start = 0;
+	sq->repair.backed_off = 0;
 	retry_smooth(&sq->srtt, &sq->rttvar, ns);
 	sq->rtt_least = sq->rtt_least ? min(sq->rtt_least, ns) : ns;
 }

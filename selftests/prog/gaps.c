@@ -288,6 +288,28 @@ static void misjudged(void)
 	close(forger_a);
 }
 
+/*
+ * Of the first window one packet arrives, where answers take longer than is waited for as
+ * long as nobody knows. Who never learns it sends everything several times.
+ */
+static void first_lost(void)
+{
+	const unsigned int num = 64, got = 10;
+	struct pair p;
+
+	up(&p, 22);
+	mark();
+	for (unsigned int i = 0; i < num; i++)
+		if (i != got)
+			relay_drop(THERE, p.psn[0] + i, 1);
+	ok(served(&p, IBV_WR_RDMA_WRITE, num * MTU), "of a window one arrives: every byte");
+	diag("%lld sent again, %lld probes", since(0, RETRANSMITTED), since(0, PROBES));
+	is(relay_dropped(), num - 1, "the others are lost");
+	between(since(0, RETRANSMITTED), num - 1, num + num / 4, "sent again, of 63");
+	is(since(0, TIMEOUTS), 0, "no timeout");
+	pair_destroy(&p);
+}
+
 /* --- what a peer should not send --------------------------------------------------------------- */
 
 /* Side 1's host sends what is forged. */
@@ -628,6 +650,7 @@ static const struct test tests[] = {
 	TEST(notified_much),
 	TEST(goes_back),
 	TEST(misjudged),
+	TEST(first_lost),
 };
 
 int main(int argc, char **argv)

@@ -67,6 +67,12 @@ static u64 probe_ns(const struct sroce_sq *sq, ktime_t now)
 	return sq->repair.took ? max(4 * sq->repair.took, probe_min(sq)) : PROBE_FIRST_NS;
 }
 
+/* Each in a row waits twice as long, and the first as long as the last has. */
+static u8 probe_shift(const struct sroce_repair *r)
+{
+	return min(r->backed_off + r->probes, PROBES_MAX);
+}
+
 /**
  * sroce_repair_answer_ns - until what was sent again is taken for lost again
  * @sq: send side, the caller's
@@ -114,6 +120,7 @@ void sroce_repair_reset(struct sroce_qp *qp)
 	r->peer = SROCE_PEER_UNKNOWN;
 	r->reports = false;
 	r->probes = 0;
+	r->backed_off = 0;
 	r->vain = 0;
 	r->num = 1;
 	r->lossy = 0;
@@ -223,7 +230,7 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end)
 	r->lossy = ktime_add_ns(now, LOSSY_NS);
 	r->probe_due = KTIME_MAX;
 	if (r->probes < PROBES_MAX)
-		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << r->probes);
+		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << probe_shift(r));
 	trace_sroce_repair(qp, r->psn, end, r->told, r->probes);
 }
 
@@ -240,14 +247,16 @@ void sroce_repair_swept(struct sroce_qp *qp)
 	r->lossy = ktime_add_ns(now, LOSSY_NS);
 	/* of the oldest, and not of those that have become known since */
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
-		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << r->probes);
+		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << probe_shift(r));
 }
 
 /* What comes sooner than any round trip answers an earlier sending. */
 static void note_answer(struct sroce_sq *sq, u64 ns)
 {
-	if (ns >= sroce_cwnd_least(sq))
-		sroce_retry_smooth(&sq->repair.took, &sq->repair.took_var, ns);
+	if (ns < sroce_cwnd_least(sq))
+		return;
+	sq->repair.backed_off = 0;
+	sroce_retry_smooth(&sq->repair.took, &sq->repair.took_var, ns);
 }
 
 /**
@@ -262,6 +271,8 @@ void sroce_repair_moved(struct sroce_qp *qp)
 	s32 beyond;
 
 	r->once = !r->probes;
+	/* the longer time stays until one is measured (Karn) */
+	r->backed_off = probe_shift(r);
 	r->probes = 0;
 	r->probe_due = KTIME_MAX;
 	if (likely(!r->out && !r->due))
@@ -277,7 +288,9 @@ void sroce_repair_moved(struct sroce_qp *qp)
 			r->peer = SROCE_PEER_KEEPS;
 		sroce_repair_forget(qp);
 	} else {
-		r->rest_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now));
+		/* what was sent before it has its answer by then; unless this answers an earlier one */
+		r->rest_due = ktime_add_ns(r->once ? r->sent : now, sroce_repair_answer_ns(sq, now));
+		r->rest_due = max_t(ktime_t, r->rest_due, ktime_add_ns(now, probe_min(sq)));
 	}
 }
 
@@ -367,7 +380,7 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 	struct sroce_repair *r = &sq->repair;
 
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
-		r->probe_due = min_t(ktime_t, ktime_add_ns(now, probe_ns(sq, now)),
+		r->probe_due = min_t(ktime_t, ktime_add_ns(now, probe_ns(sq, now) << probe_shift(r)),
 				     sroce_gaps_due(sq, now));
 }
 

@@ -164,6 +164,7 @@ void sroce_retry_arrived(struct sroce_qp *qp)
 	const u64 ns = ktime_to_ns(ktime_sub(ktime_get(), sq->rtt_start));
 
 	sq->rtt_start = 0;
+	sq->repair.backed_off = 0;
 	sroce_retry_smooth(&sq->srtt, &sq->rttvar, ns);
 	sroce_cwnd_rtt(qp, ns);
 }

@@ -762,6 +762,7 @@ enum sroce_peer {
  * @reports: and it reports gaps, as far as is known
  * @vain: with SROCE_PEER_DROPS: times until that is looked at again
  * @probes: in a row
+ * @backed_off: the next waits so often twice as long, until a time has been measured
  * @num: packets, of requests that are made of packets
  * @psn: the packet; with @due, only as long as it is psn_una
  * @end: the first behind what was sent, or, of a READ, asked for
@@ -783,6 +784,7 @@ struct sroce_repair {
 	bool reports;
 	u8 vain;
 	u8 probes;
+	u8 backed_off;
 	u8 num;
 	u32 psn;
 	u32 end;
