@@ -158,8 +158,8 @@ if command -v iperf3 >/dev/null; then
 	mine=$(sed -n 's/.*verified, \([0-9.]*\) s.*/\1/p' "$TMP/one")
 	mine=$(awk -v b="$(bytes "$TMP/one")" -v s="$mine" 'BEGIN { print s ? int(b * 8 / s / 1000) : 0 }')
 	diag "Kbit/s: RDMA $mine, TCP ${kbit:-none}"
-	# at 1 Gb/s about the same (decisions.rst); so slow, TCP has most of the queue
-	between "$(compare "$mine" "$kbit")" 1 100 "beside TCP: neither is shut out"
+	# decisions.rst has half of it; of large bursts a queue that TCP fills drops most
+	between "$(compare "$mine" "$kbit")" 12 100 "beside TCP: neither is shut out"
 else
 	skip "beside TCP" "iperf3 is not installed"
 fi

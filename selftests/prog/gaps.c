@@ -310,6 +310,59 @@ static void first_lost(void)
 	pair_destroy(&p);
 }
 
+/*
+ * Where a queue has overflowed, little leaves at a time, and the rest when that is acknowledged.
+ * What leaves nothing is not acknowledged.
+ */
+static void local_first(void)
+{
+	enum { WINDOWS = 11 };
+	struct ibv_send_wr wr[WINDOWS + 1] = {}, *bad;
+	struct ibv_mw *mw[WINDOWS];
+	struct ibv_mr *mr;
+	struct ibv_wc wc = {};
+	struct pair p;
+	bool ends;
+
+	up(&p, 22);
+	warm_up(&p);
+	lose(&p, THERE, &losses[3]);
+	ok(served(&p, IBV_WR_RDMA_WRITE, LEN), "a third of a window is lost: every byte");
+	relay_clear();
+	ok(served(&p, IBV_WR_RDMA_WRITE, LEN), "and one more, whole");
+	mr = ibv_reg_mr(ea.pd, p.buf[0], MTU, IBV_ACCESS_MW_BIND);
+	if (!mr)
+		die("reg_mr");
+	for (int i = 0; i < WINDOWS; i++) {
+		mw[i] = ibv_alloc_mw(ea.pd, IBV_MW_TYPE_2);
+		if (!mw[i])
+			die("alloc_mw");
+		wr[i] = (struct ibv_send_wr) {
+			.next = &wr[i + 1], .wr_id = 2, .opcode = IBV_WR_BIND_MW,
+			.bind_mw = { .mw = mw[i], .rkey = ibv_inc_rkey(mw[i]->rkey),
+				     .bind_info = { .mr = mr, .addr = (uintptr_t)p.buf[0],
+						    .length = MTU,
+						    .mw_access_flags = IBV_ACCESS_REMOTE_READ } },
+		};
+	}
+	wr[WINDOWS] = (struct ibv_send_wr) {
+		.wr_id = 3, .opcode = IBV_WR_RDMA_WRITE, .send_flags = SIG,
+		.sg_list = SGE(p.buf[0], 8 * MTU, p.mr[0]->lkey), .num_sge = 1,
+		.wr.rdma = { .remote_addr = (uintptr_t)p.buf[1], .rkey = p.mr[1]->rkey },
+	};
+	mark();
+	if (ibv_post_send(p.qp[0], wr, &bad))
+		die("post_send");
+	ends = cq_wait(p.scq[0], &wc, PATIENCE);
+	ok(ends && wc.status == IBV_WC_SUCCESS && wc.wr_id == 3, "a WRITE behind %d binds ends",
+	   WINDOWS);
+	is(since(0, PROBES), 0, "by itself, and not by a probe");
+	pair_destroy(&p);
+	for (int i = 0; i < WINDOWS; i++)
+		ibv_dealloc_mw(mw[i]);
+	ibv_dereg_mr(mr);
+}
+
 /* --- what a peer should not send --------------------------------------------------------------- */
 
 /* Side 1's host sends what is forged. */
@@ -651,6 +704,7 @@ static const struct test tests[] = {
 	TEST(goes_back),
 	TEST(misjudged),
 	TEST(first_lost),
+	TEST(local_first),
 };
 
 int main(int argc, char **argv)

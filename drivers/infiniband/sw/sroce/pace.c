@@ -26,6 +26,16 @@
 /* Acknowledgements that are asked for in a window */
 #define WINDOW_ASKS		4U
 
+/*
+ * Where a queue has overflowed, and round trips are at least this long, one in so long: what
+ * one lets go leaves as a burst, which that queue has no room for.
+ */
+#define SLOW_NS			NSEC_PER_MSEC
+#define ASK_NS			(200ULL * NSEC_PER_USEC)
+#define ASK_MIN			2ULL
+/* and for so long after it did */
+#define SPARING_NS		(10ULL * NSEC_PER_SEC)
+
 /* Packets of a small window that a network may lose, and not a queue */
 #define LOST_MIN		4U
 
@@ -82,6 +92,10 @@ static void set_pkts(struct sroce_qp *qp, u32 pkts)
 	w->limit = pkts < WINDOW_ASKS * burst ? pkts : rounddown(pkts, burst);
 	w->most = min_t(u32, SROCE_KEPT_MAX_PKTS, SROCE_WINDOW_MAX / qp->mtu);
 	w->ask = min(pkts / WINDOW_ASKS, burst);
+	w->sparing = w->ssthresh != U32_MAX && qp->sq.srtt >= SLOW_NS &&
+		     ktime_before(ktime_get(), ktime_add_ns(w->cut, SPARING_NS));
+	if (w->sparing)
+		w->ask = min_t(u64, w->ask, max(div64_u64(pkts * ASK_NS, qp->sq.srtt), ASK_MIN));
 }
 
 /**
@@ -92,8 +106,8 @@ void sroce_cwnd_reset(struct sroce_qp *qp)
 {
 	struct sroce_cwnd *w = &qp->sq.cwnd;
 
-	set_pkts(qp, SROCE_SEND_WINDOW / qp->mtu);
 	w->ssthresh = U32_MAX;
+	set_pkts(qp, SROCE_SEND_WINDOW / qp->mtu);
 	w->full = false;
 	w->num_rtt = 0;
 	w->lost = 0;
@@ -101,6 +115,7 @@ void sroce_cwnd_reset(struct sroce_qp *qp)
 	w->rtt_least[1] = U64_MAX;
 	w->span_end = 0;
 	w->recover = qp->sq.psn_una;
+	w->burst_arrived = qp->sq.psn_una;
 }
 
 /**
@@ -137,6 +152,26 @@ void sroce_cwnd_time(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 
 	sq->cwnd.rtt_arrived = arrived(sq);
+}
+
+/**
+ * sroce_cwnd_burst - how many packets may leave in this turn, for the first time
+ * @qp: queue pair; the caller owns its send side
+ *
+ * Where a slow queue has overflowed, what two acknowledgements stand for, or twice what has
+ * arrived since the last turn: as an acknowledgement may stand for all of a burst, and what is
+ * under way has to grow to a window. The next one lets go the rest.
+ *
+ * Return: packets; one of so many in a row asks for an acknowledgement.
+ */
+u32 sroce_cwnd_burst(struct sroce_qp *qp)
+{
+	struct sroce_cwnd *w = &qp->sq.cwnd;
+	const u32 upto = arrived(&qp->sq);
+	const s32 more = wire_psn_diff(upto, w->burst_arrived);
+
+	w->burst_arrived = upto;
+	return w->sparing ? 2 * max_t(s32, w->ask, more) : U32_MAX;
 }
 
 static u64 rtt_least(const struct sroce_cwnd *w)
@@ -236,8 +271,12 @@ void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns)
 
 	note_rtt(w, max(ns, 1ULL), max(wire_psn_diff(arrived(&qp->sq), w->rtt_arrived), 0));
 	w->lost = 0;
-	if (!w->full)
+	if (!w->full) {
+		/* it may have become faster */
+		if (w->sparing)
+			set_pkts(qp, w->pkts);
 		return;
+	}
 	w->full = false;
 	limit = max_t(u32, SROCE_SEND_WINDOW / qp->mtu, most_fits(w) * 3 / 2);
 	limit = min(limit, most);
@@ -254,8 +293,9 @@ static void shrink(struct sroce_qp *qp, u32 pkts, u32 ssthresh)
 {
 	struct sroce_cwnd *w = &qp->sq.cwnd;
 
-	set_pkts(qp, max(pkts, WINDOW_MIN));
 	w->ssthresh = max(ssthresh, WINDOW_MIN);
+	w->cut = ktime_get();
+	set_pkts(qp, max(pkts, WINDOW_MIN));
 	w->recover = qp->sq.psn_nxt;
 	/* what was measured until now is of the window as it was */
 	w->num_rtt = 0;

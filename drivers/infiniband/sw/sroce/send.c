@@ -1027,21 +1027,32 @@ static void send_packets(struct send_turn *turn)
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
 	enum send_result res = SENT;
+	u32 later;
 
 	if (sq->rnr_wait || sq->backoff != KTIME_MAX)
 		return;
 	if (unlikely(sq->repair.due || sq->repair.hold || sq->sweep.due))
 		res = sroce_pace_open(qp, SROCE_SQ_BLOCKED, &sq->flags) ? send_repair(turn) :
 									  SEND_STOP;
+	/* the rest is for the next acknowledgement: one has been asked for among these */
+	later = turn->budget - min(turn->budget, sroce_cwnd_burst(qp));
+	turn->budget -= later;
 	while (turn->budget && res <= SEND_LOST && window_open(qp) && send_ready(turn)) {
 		turn->budget--;
-		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
+		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL) {
 			res = send_local(turn);
-		else if (qp->ibqp.qp_type == IB_QPT_RAW_PACKET)
+			/* no packet */
+			turn->budget += !!later;
+			later -= !!later;
+		} else if (qp->ibqp.qp_type == IB_QPT_RAW_PACKET) {
 			res = send_frame(turn);
-		else
+		} else {
 			res = send_packet(turn);
+		}
 	}
+	/* unless nothing is out, of which one could come */
+	if (turn->budget || sq->psn_una != sq->psn_end)
+		turn->budget += later;
 	if (res != SEND_BACK)
 		res = send_flush(turn);
 	if (turn->pkts) {

@@ -844,6 +844,9 @@ struct sroce_sweep {
  * @limit: less what is not a whole burst
  * @most: with those that have arrived behind one that is missing
  * @ask: after so many, an acknowledgement is asked for
+ * @sparing: a slow queue has overflowed lately: little leaves at a time
+ * @cut: when the window was cut for the last time
+ * @burst_arrived: the packet behind all that had arrived in the last turn
  * @ssthresh: twice as many each round trip up to here, then a few more
  * @full: it has held packets back since the last round trip was measured
  * @rtt_arrived: the packet behind all that had arrived when the one that is timed
@@ -861,8 +864,11 @@ struct sroce_cwnd {
 	u32 limit;
 	u32 most;
 	u32 ask;
+	u32 burst_arrived;
 	u32 ssthresh;
 	bool full;
+	bool sparing;
+	ktime_t cut;
 	u32 rtt_arrived;
 	u64 rtt[SROCE_CWND_RTTS];
 	u32 fits[SROCE_CWND_RTTS];
@@ -1990,6 +1996,7 @@ void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now);
 void sroce_cwnd_reset(struct sroce_qp *qp);
 bool sroce_cwnd_open(struct sroce_qp *qp);
 void sroce_cwnd_time(struct sroce_qp *qp);
+u32 sroce_cwnd_burst(struct sroce_qp *qp);
 void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns);
 void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts);
 u64 sroce_cwnd_least(const struct sroce_sq *sq);
