@@ -7,7 +7,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts corners
-tests_of corners early bind_behind inv_behind read_hole send_hole srq_domain endless
+tests_of corners early bind_behind inv_behind read_hole send_hole srq_domain endless last_word
 probe sch_ingress
 probe cls_matchall
 probe act_gact

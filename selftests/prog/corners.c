@@ -5,6 +5,7 @@
  * in order, queues of another protection domain.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -385,6 +386,64 @@ static void endless(void)
 	close(fd);
 }
 
+#define LAST_SENDS	64
+
+static const char *const endings[] = { "is destroyed", "goes to RESET", "goes to ERR" };
+
+/* The server of a protocol whose last message is the client's */
+struct leaver {
+	struct pair p;
+	unsigned int how;
+};
+
+static void *leave(void *arg)
+{
+	struct leaver *l = arg;
+	struct ibv_wc wc;
+
+	while (!ibv_poll_cq(l->p.rcq[1], 1, &wc))
+		;
+	if (l->how ? qp_to(l->p.qp[1], l->how == 1 ? IBV_QPS_RESET : IBV_QPS_ERR) :
+		     ibv_destroy_qp(l->p.qp[1]))
+		die("%s", endings[l->how]);
+	if (!l->how)
+		l->p.qp[1] = NULL;
+	return NULL;
+}
+
+/* Who has had the message may go: its sender hears that it has come, and of no dead peer. */
+static void last_word(void)
+{
+	struct pair_opts o = { .sq = LAST_SENDS, .rq = LAST_SENDS, .sge = 1, .buf = PAGE };
+	struct ibv_send_wr wr[LAST_SENDS], *bad;
+	struct ibv_sge sge;
+	struct leaver l;
+	pthread_t thread;
+
+	for (unsigned int i = 0; i < 8 * ARRAY_SIZE(endings); i++) {
+		l.how = i % ARRAY_SIZE(endings);
+		pair_create(&l.p, &ea, &eb, &o);
+		l.p.conn.timeout = 14;
+		l.p.conn.retry_cnt = 1;
+		pair_connect(&l.p);
+		for (unsigned int k = 0; k < LAST_SENDS; k++) {
+			if (pair_recv(&l.p, 1, k, 0, 100))
+				die("post_recv");
+			wr[k] = send_wr(&l.p, &sge, k);
+			wr[k].next = k + 1 < LAST_SENDS ? &wr[k + 1] : NULL;
+		}
+		if (pthread_create(&thread, NULL, leave, &l))
+			die("pthread_create");
+		/* it is there, and looks, on another processor */
+		sleep_ms(5);
+		if (ibv_post_send(l.p.qp[0], wr, &bad))
+			die("post_send");
+		wc_is(l.p.scq[0], 0, IBV_WC_SUCCESS, NULL, "its receiver %s", endings[l.how]);
+		pthread_join(thread, NULL);
+		pair_destroy(&l.p);
+	}
+}
+
 static const struct test tests[] = {
 	TEST(early),
 	TEST(bind_behind),
@@ -393,6 +452,7 @@ static const struct test tests[] = {
 	TEST(send_hole),
 	TEST(srq_domain),
 	TEST(endless),
+	TEST(last_word),
 	TEST(ud_nowhere),
 	TEST(ud_denied),
 };

@@ -746,12 +746,16 @@ static void enter_rts(struct sroce_qp *qp)
 		WRITE_ONCE(qp->sq.q.ring->flags, SROCE_RING_NEED_WAKEUP);
 }
 
-/* Nothing is answered any more; an error of ours still tells the peer. */
+/*
+ * Nothing is read for the peer any more, and what is behind a READ can't be said then. What has
+ * been done is acknowledged still: its completion may be what the program ends for.
+ */
 static void enter_err(struct sroce_qp *qp)
 {
 	struct sroce_rq *rq = &qp->rq;
 
-	rq->respond = false;
+	if (rq->num_owed)
+		rq->respond = false;
 	rq->num_owed = 0;
 	rq->num_res = 0;
 	sroce_recv_flush(qp);
@@ -840,6 +844,8 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 
 	/* the core's lock that this takes is not for softirqs, as ours are */
 	port_mtu = ib_mtu_enum_to_int(sroce_port_mtu(qp->ibqp.device));
+	if (next == IB_QPS_RESET)
+		sroce_resp_settle(qp);
 	claim_both(qp);
 	/* the data path may have moved it to ERR meanwhile */
 	if (qp->state == cur) {
@@ -966,6 +972,7 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	gsi_unregister(qp);
 	qpn_retire(num);
 
+	sroce_resp_settle(qp);
 	/* in RESET, no turn does anything or arms the timer */
 	claim_both(qp);
 	set_state(qp, IB_QPS_RESET);

@@ -656,8 +656,7 @@ void sroce_resp_task(struct tasklet_struct *task)
  * sroce_resp_claim - become the owner of the responses, to change the path
  * @qp: queue pair
  *
- * The send side is claimed, and bottom halves are off; an owner's turn is
- * bounded, and on another CPU.
+ * Bottom halves are off; an owner's turn is bounded, and on another CPU.
  */
 void sroce_resp_claim(struct sroce_qp *qp)
 {
@@ -673,6 +672,21 @@ void sroce_resp_release(struct sroce_qp *qp)
 {
 	clear_bit_unlock(SROCE_RESP_OWNED, &qp->rq.flags);
 	sroce_resp_run(qp);
+}
+
+/**
+ * sroce_resp_settle - give what is owed, as far as it goes at once
+ * @qp: queue pair, about to forget what that is
+ *
+ * Process context. A receiver may have completed a message, and not yet come to say so to its
+ * sender: who ends the queue pair for that completion must not leave the sender without it.
+ */
+void sroce_resp_settle(struct sroce_qp *qp)
+{
+	local_bh_disable();
+	sroce_resp_claim(qp);
+	sroce_resp_release(qp);
+	local_bh_enable();
 }
 
 /**

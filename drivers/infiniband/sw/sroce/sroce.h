@@ -1933,6 +1933,7 @@ bool sroce_resp_again(struct sroce_qp *qp, const struct wire_pkt *pkt);
 void sroce_resp_run(struct sroce_qp *qp);
 void sroce_resp_claim(struct sroce_qp *qp);
 void sroce_resp_release(struct sroce_qp *qp);
+void sroce_resp_settle(struct sroce_qp *qp);
 void sroce_resp_task(struct tasklet_struct *task);
 void sroce_resp_fault_done(struct sroce_qp *qp, int err);
 
