@@ -197,11 +197,23 @@ static void take(unsigned int way)
 		carry(way, frame, len);
 }
 
+/* A wire keeps the order; what two processors send, one after the other, may overtake. */
+static void stay_here(void)
+{
+	cpu_set_t cpu;
+
+	CPU_ZERO(&cpu);
+	CPU_SET(sched_getcpu(), &cpu);
+	if (sched_setaffinity(0, sizeof(cpu), &cpu))
+		die("sched_setaffinity");
+}
+
 static void *wire_thread(void *arg)
 {
 	struct pollfd fds[2] = { { .fd = wire_fd[0], .events = POLLIN },
 				 { .fd = wire_fd[1], .events = POLLIN } };
 
+	stay_here();
 	while (poll(fds, 2, hold.num ? 100 : -1) >= 0) {
 		for (unsigned int i = 0; i < 2; i++)
 			if (fds[i].revents & POLLIN)
