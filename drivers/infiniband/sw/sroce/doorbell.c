@@ -54,12 +54,14 @@
  * @last: a thread; 0 for nobody
  * @before: the one before that, as the very last may be who looks here
  * @served: the one that the CPU was handed to
+ * @giver: by this one, which may have more to do; 0 once it has the CPU again
  * @vain: calls since then of who polls and finds nothing
  */
 struct sroce_readers {
 	pid_t last;
 	pid_t before;
 	pid_t served;
+	pid_t giver;
 	u32 vain;
 };
 
@@ -100,6 +102,13 @@ static pid_t take_reader(void)
 	r->before = 0;
 	if (pid) {
 		r->served = pid;
+		r->giver = me;
+		r->vain = 0;
+	} else if (r->giver && r->served == me) {
+		/* there was one message, and perhaps no completion for who sent it */
+		pid = r->giver;
+		r->served = pid;
+		r->giver = 0;
 		r->vain = 0;
 	} else if (++r->vain == VAIN_CALLS) {
 		r->vain = 0;
