@@ -202,7 +202,7 @@ void repair_moved(void)
 		}
 		repair_forget();
 	} else {
-		/* what was sent before it has its answer by then; unless this answers an earlier one */
+		/* what was sent before it has its answer by then, unless this answers a probe */
 		r->rest_due = (r->once ? r->sent : now) + (s64)repair_answer_ns(now);
 		r->rest_due = max(r->rest_due, now + (s64)PROBE_MIN_NS);
 	}

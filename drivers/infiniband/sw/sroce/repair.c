@@ -288,8 +288,9 @@ void sroce_repair_moved(struct sroce_qp *qp)
 			r->peer = SROCE_PEER_KEEPS;
 		sroce_repair_forget(qp);
 	} else {
-		/* what was sent before it has its answer by then; unless this answers an earlier one */
-		r->rest_due = ktime_add_ns(r->once ? r->sent : now, sroce_repair_answer_ns(sq, now));
+		/* what was sent before it has its answer by then, unless this answers a probe */
+		r->rest_due = ktime_add_ns(r->once ? r->sent : now,
+					   sroce_repair_answer_ns(sq, now));
 		r->rest_due = max_t(ktime_t, r->rest_due, ktime_add_ns(now, probe_min(sq)));
 	}
 }
@@ -380,8 +381,8 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 	struct sroce_repair *r = &sq->repair;
 
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
-		r->probe_due = min_t(ktime_t, ktime_add_ns(now, probe_ns(sq, now) << probe_shift(r)),
-				     sroce_gaps_due(sq, now));
+		r->probe_due = min_t(ktime_t, sroce_gaps_due(sq, now),
+				     ktime_add_ns(now, probe_ns(sq, now) << probe_shift(r)));
 }
 
 /**
