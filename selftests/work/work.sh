@@ -139,7 +139,9 @@ done
 
 # In lists of 64: a doorbell for each list (1563), whose messages fit one skb and get one
 # acknowledgement. Where a list comes while the one before is under way, they may be cut otherwise:
-# a turn is of 64 packets, too.
+# a turn is of 64 packets, too. A list that was put off may be rung for by who polls the one
+# completion queue and, if the other processor has the queue pair's turn but has not come to look at
+# the ring yet, by who polls the other: seldom, and a matter of time.
 n=100000
 lists=$(((n + 63) / 64))
 for op in write send; do
@@ -148,8 +150,8 @@ for op in write send; do
 	is "${count[roce0.tx_pkts]}" $n "$name: packets"
 	at_most roce0.tx_bursts $((lists * 2)) "$name: skbs"
 	at_most roce1.sent_ack $((lists * 2)) "$name: acknowledgements"
-	at_most roce0.doorbells $lists "$name: doorbells"
-	calls_at_most $lists "$name: system calls"
+	at_most roce0.doorbells $((lists + lists / 64)) "$name: doorbells"
+	calls_at_most $((lists + lists / 64)) "$name: system calls"
 	whole "$name"
 done
 
