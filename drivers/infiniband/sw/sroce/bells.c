@@ -123,6 +123,14 @@ static bool bells_rest(struct sroce_bells *b)
 	return again;
 }
 
+/* Others have had the CPU: the program's time to ring again counts from now. */
+static void bells_resume(struct sroce_bells *b)
+{
+	spin_lock_bh(&b->lock);
+	b->rung = ktime_get();
+	spin_unlock_bh(&b->lock);
+}
+
 /**
  * sroce_bells_ring - a program rings its doorbell
  * @ibuc: its context
@@ -154,8 +162,8 @@ void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp)
 	atomic_dec(&b->ringing);
 	if (bells_rest(b))
 		tasklet_schedule(&b->task);
-	if (lone && !n && !stream)
-		sroce_doorbell_hand_over();
+	if (lone && !n && !stream && sroce_doorbell_hand_over(qp))
+		bells_resume(b);
 }
 
 /* Has the program taken a completion since it was last asked? Of the queue pair rung for last. */

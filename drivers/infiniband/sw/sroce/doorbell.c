@@ -196,6 +196,7 @@ bool sroce_doorbell_answer(struct sroce_qp *qp)
 
 	/* time counts from here, after all that the stack has done in this call */
 	WRITE_ONCE(sq->rung, ktime_get());
+	WRITE_ONCE(sq->resumed, sq->rung);
 	clear_bit(SROCE_SQ_RINGING, &sq->flags);
 	/* pairs with sroce_doorbell_rest(): one of the two starts the timer */
 	smp_mb__after_atomic();
@@ -218,12 +219,21 @@ void sroce_doorbell_start(void)
 
 /**
  * sroce_doorbell_hand_over - a lone request has been answered, perhaps by who waits for this CPU
+ * @qp: the queue pair rung for
  *
  * Process context, after sroce_doorbell_answer().
+ *
+ * Return: others may have run meanwhile. That time was not the program's.
  */
-void sroce_doorbell_hand_over(void)
+bool sroce_doorbell_hand_over(struct sroce_qp *qp)
 {
-	hand_over(take_reader());
+	const pid_t pid = take_reader();
+
+	if (!pid)
+		return false;
+	hand_over(pid);
+	WRITE_ONCE(qp->sq.resumed, ktime_get());
+	return true;
 }
 
 /**
@@ -314,11 +324,13 @@ void sroce_doorbell_judge(struct sroce_qp *qp)
 	const u32 heard = READ_ONCE(qp->rq.news);
 	const bool several = several_posted(sq);
 	bool any, lone = cq_dry(to_scq(qp->ibqp.send_cq), &sq->polled, &any) && !several;
-	const s64 gap = ktime_to_ns(ktime_sub(ktime_get(), READ_ONCE(sq->rung)));
+	const ktime_t now = ktime_get();
+	const s64 gap = ktime_to_ns(ktime_sub(now, READ_ONCE(sq->rung)));
+	const s64 own = ktime_to_ns(ktime_sub(now, READ_ONCE(sq->resumed)));
 
 	if (several)
 		sq->vain = 0;
-	if (heard != sq->heard || lone || gap > SROCE_STREAM_GAP_NS) {
+	if (heard != sq->heard || lone || own > SROCE_STREAM_GAP_NS) {
 		sq->streak = min_t(s16, sq->streak, 0);
 	} else {
 		sq->gap += (gap - sq->gap) / 8;

@@ -971,6 +971,7 @@ enum sroce_sq_flag {
  * @linger: timer that has the ring looked at, doorbell or not
  * @lingers: the program was told so
  * @rung: when the program's last doorbell was done with
+ * @resumed: and when the program had the CPU again, if that was handed to another
  * @ringer: thread that rang last; 0 for none yet
  * @gap: from one doorbell of a stream to the next, in nanoseconds, smoothed
  * @streak: doorbells in a row by a program that posts and waits for nothing
@@ -1033,6 +1034,7 @@ struct sroce_sq {
 	struct sroce_cwnd cwnd;
 	bool lingers;
 	ktime_t rung;
+	ktime_t resumed;
 	pid_t ringer;
 	s64 gap;
 	s16 streak;
@@ -1818,7 +1820,7 @@ void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp);
 /* doorbell.c */
 void sroce_doorbell_start(void);
 bool sroce_doorbell_answer(struct sroce_qp *qp);
-void sroce_doorbell_hand_over(void);
+bool sroce_doorbell_hand_over(struct sroce_qp *qp);
 void sroce_doorbell_help(void);
 bool sroce_doorbell_waited(struct sroce_qp *qp);
 bool sroce_doorbell_polled(struct sroce_qp *qp);
