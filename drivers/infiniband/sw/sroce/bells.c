@@ -166,18 +166,50 @@ void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp)
 		bells_resume(b);
 }
 
+/* The queue pair rung for last, with a reference; NULL if it is gone. */
+static struct sroce_qp *bells_qp(struct sroce_bells *b)
+{
+	struct sroce_qp *qp = sroce_qp_get(READ_ONCE(b->qpn));
+
+	if (!qp || (qp->ibuc && ibuc_bells(qp->ibuc) == b))
+		return qp;
+	sroce_qp_put(qp);
+	return NULL;
+}
+
 /* Has the program taken a completion since it was last asked? Of the queue pair rung for last. */
 static bool bells_polled(struct sroce_bells *b)
 {
-	struct sroce_qp *qp = sroce_qp_get(READ_ONCE(b->qpn));
-	bool polled = false;
+	struct sroce_qp *qp = bells_qp(b);
+	bool polled;
 
 	if (!qp)
 		return false;
-	if (qp->ibuc && ibuc_bells(qp->ibuc) == b)
-		polled = sroce_doorbell_polled(qp);
+	polled = sroce_doorbell_polled(qp);
 	sroce_qp_put(qp);
 	return polled;
+}
+
+/**
+ * sroce_bells_help - a program has polled for long, in vain
+ * @ibuc: its context
+ *
+ * Process context.
+ */
+void sroce_bells_help(struct ib_ucontext *ibuc)
+{
+	struct sroce_qp *qp = bells_qp(ibuc_bells(ibuc));
+	bool untaken = false, awaits = false;
+
+	sroce_count(to_sdev(ibuc->device), POLL_DOORBELLS);
+	if (qp) {
+		untaken = sroce_doorbell_untaken(qp);
+		awaits = READ_ONCE(qp->sq.psn_una) != READ_ONCE(qp->sq.psn_end);
+		sroce_qp_put(qp);
+	}
+	/* it has come meanwhile, perhaps in the interrupt that this call began with */
+	if (!untaken)
+		sroce_doorbell_help(awaits);
 }
 
 /*

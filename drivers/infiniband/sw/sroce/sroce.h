@@ -1816,12 +1816,14 @@ void sroce_qp_fatal_all(struct sroce_dev *sdev);
 int sroce_bells_init(struct ib_ucontext *ibuc, struct sroce_ring_map *map);
 void sroce_bells_exit(struct ib_ucontext *ibuc);
 void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp);
+void sroce_bells_help(struct ib_ucontext *ibuc);
 
 /* doorbell.c */
 void sroce_doorbell_start(void);
 bool sroce_doorbell_answer(struct sroce_qp *qp);
 bool sroce_doorbell_hand_over(struct sroce_qp *qp);
-void sroce_doorbell_help(void);
+void sroce_doorbell_help(bool awaits);
+bool sroce_doorbell_untaken(struct sroce_qp *qp);
 bool sroce_doorbell_waited(struct sroce_qp *qp);
 bool sroce_doorbell_polled(struct sroce_qp *qp);
 void sroce_doorbell_heard(struct sroce_qp *qp);

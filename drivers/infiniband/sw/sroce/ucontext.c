@@ -295,8 +295,7 @@ static int UVERBS_HANDLER(DOORBELL)(struct uverbs_attr_bundle *attrs)
 		return 0;
 	}
 	if (cmd.qp_num == SROCE_DOORBELL_POLLS) {
-		sroce_count(to_sdev(ibuc->device), POLL_DOORBELLS);
-		sroce_doorbell_help();
+		sroce_bells_help(ibuc);
 		return 0;
 	}
 	qp = sroce_qp_get(cmd.qp_num);
