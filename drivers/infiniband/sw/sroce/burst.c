@@ -31,25 +31,63 @@
  */
 #define BURST_MAX_LEN	(U16_MAX - WIRE_IP4_LEN - WIRE_UDP_LEN)
 
+/*
+ * As many a CPU as what is sent in a few turns needs (send.c). A page that is allocated anew is
+ * zeroed first where the kernel is built so (init_on_alloc, as Debian's are), which is as much
+ * work as the copy.
+ */
+#define CHUNKS		8
+
 struct sroce_chunk {
 	struct page *page;
 	u32 size;
 	u32 used;
 };
 
-/* One a CPU, used with bottom halves off: what one burst leaves, the next takes. */
-static DEFINE_PER_CPU(struct sroce_chunk, sroce_chunk);
+/**
+ * struct sroce_chunks - a CPU's fragments, used with bottom halves off
+ * @chunk: those that there are; what one burst leaves, the next takes
+ * @now: the one that is written to
+ */
+struct sroce_chunks {
+	struct sroce_chunk chunk[CHUNKS];
+	u32 now;
+};
 
-static bool chunk_refill(struct sroce_chunk *c, u32 len)
+static DEFINE_PER_CPU(struct sroce_chunks, sroce_chunks);
+
+static struct sroce_chunk *chunk_now(void)
+{
+	struct sroce_chunks *cs = this_cpu_ptr(&sroce_chunks);
+
+	return &cs->chunk[cs->now];
+}
+
+/* Another one, from the last used to the first, as caches have that still. */
+static void chunk_next(struct sroce_chunks *cs, u32 len)
+{
+	u32 i, n, place = (cs->now + 1) % CHUNKS;
+
+	for (i = CHUNKS; i; i--) {
+		n = (cs->now + i) % CHUNKS;
+		if (!cs->chunk[n].page) {
+			place = n;
+			continue;
+		}
+		/* every reader has finished with it: once more from the top */
+		if (page_ref_count(cs->chunk[n].page) == 1 && cs->chunk[n].size >= len) {
+			cs->chunk[n].used = 0;
+			cs->now = n;
+			return;
+		}
+	}
+	cs->now = place;
+}
+
+static bool chunk_alloc(struct sroce_chunk *c, u32 len)
 {
 	unsigned int order = CHUNK_ORDER;
 	struct page *page;
-
-	/* every reader has finished with it: once more from the top */
-	if (c->page && page_ref_count(c->page) == 1 && c->size >= len) {
-		c->used = 0;
-		return true;
-	}
 
 	page = alloc_pages(GFP_ATOMIC | __GFP_COMP | __GFP_NOWARN | __GFP_NORETRY, order);
 	if (!page) {
@@ -66,21 +104,40 @@ static bool chunk_refill(struct sroce_chunk *c, u32 len)
 	return true;
 }
 
+static bool chunk_has(const struct sroce_chunk *c, u32 len)
+{
+	return c->page && c->used + len <= c->size;
+}
+
+/* Return: where the next @len bytes go, or NULL if memory is short. */
+static struct sroce_chunk *chunk_room(u32 len)
+{
+	struct sroce_chunk *c = chunk_now();
+
+	if (likely(chunk_has(c, len)))
+		return c;
+	chunk_next(this_cpu_ptr(&sroce_chunks), len);
+	c = chunk_now();
+	return chunk_has(c, len) || chunk_alloc(c, len) ? c : NULL;
+}
+
 /**
- * sroce_burst_exit - give every CPU's chunk back
+ * sroce_burst_exit - give every CPU's chunks back
  *
  * Nothing is sent any more.
  */
 void sroce_burst_exit(void)
 {
-	int cpu;
+	int cpu, i;
 
 	for_each_possible_cpu(cpu) {
-		struct sroce_chunk *c = per_cpu_ptr(&sroce_chunk, cpu);
+		struct sroce_chunks *cs = per_cpu_ptr(&sroce_chunks, cpu);
 
-		if (c->page)
-			put_page(c->page);
-		c->page = NULL;
+		for (i = 0; i < CHUNKS; i++) {
+			if (cs->chunk[i].page)
+				put_page(cs->chunk[i].page);
+			cs->chunk[i].page = NULL;
+		}
 	}
 }
 
@@ -221,11 +278,10 @@ static struct sk_buff *burst_skb(struct sroce_burst *b)
  */
 u8 *sroce_burst_reserve(struct sroce_burst *b, u32 len)
 {
-	struct sroce_chunk *c = this_cpu_ptr(&sroce_chunk);
+	const struct sroce_chunk *c = chunk_room(len);
 
-	if (!c->page || c->used + len > c->size)
-		if (!chunk_refill(c, len))
-			return NULL;
+	if (!c)
+		return NULL;
 	if (!b->skb) {
 		b->skb = burst_skb(b);
 		if (!b->skb)
@@ -264,7 +320,7 @@ static void put_icrc(const struct sroce_burst *b)
  */
 void sroce_burst_commit(struct sroce_burst *b)
 {
-	struct sroce_chunk *c = this_cpu_ptr(&sroce_chunk);
+	struct sroce_chunk *c = chunk_now();
 	struct sk_buff *skb = b->skb;
 	int n = skb_shinfo(skb)->nr_frags;
 
