@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * What objects cost, which perftest does not measure: registering memory, the
- * kernel's memory for queue pairs and regions, setting up connections. A line
+ * kernel's memory for queue pairs and regions, setting up connections. And what
+ * two programs that share a processor need to take turns, without any device. A line
  * a figure: a name, the unit, the value; of the first, the name is a dot.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define NUM_QPS		1024
 #define QP_DEPTH	128
 #define MAX_REPS	1000
 #define MAX_SECONDS	1
+#define TURNS		1000
 #define ACCESS		(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 static void usage(FILE *to)
@@ -26,7 +33,8 @@ static void usage(FILE *to)
 	      "       objects memory-qp DEVICE              of the kernel, by queue pair\n"
 	      "       objects memory-mr DEVICE              of the kernel, by registered GB\n"
 	      "       objects serve ADDRESS PORT            accept connections until killed\n"
-	      "       objects connect ADDRESS PORT SECONDS  connections by second\n", to);
+	      "       objects connect ADDRESS PORT SECONDS  connections by second\n"
+	      "       objects turns SECONDS                 time of one, of two on a processor\n", to);
 }
 
 static void die(const char *what)
@@ -229,6 +237,55 @@ static void connect_many(const char *addr, const char *port, double seconds)
 	printf(". 1/s %.1f\n", n / (end - start));
 }
 
+/* It is @me's turn @n times, with a system call each, as a doorbell is one. */
+static void take_turns(atomic_int *turn, int me, int n)
+{
+	while (n--) {
+		while (atomic_load(turn) != me)
+			sched_yield();
+		atomic_store(turn, !me);
+		sched_yield();
+	}
+}
+
+/*
+ * Memory is all that they exchange, so what is left is one way into the kernel, to the
+ * other program, and out again: no device can have a message there sooner.
+ */
+static void time_turns(double seconds)
+{
+	atomic_int *turn = mmap(NULL, sizeof(*turn), PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	double best = 0, start = now(), t;
+	int reps, status;
+	cpu_set_t one;
+	pid_t pid;
+
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	if (turn == MAP_FAILED || sched_setaffinity(0, sizeof(one), &one))
+		die("getting ready");
+	for (reps = 0; !reps || now() - start < seconds; reps++) {
+		pid = fork();
+		if (pid < 0)
+			die("fork");
+		if (!pid) {
+			take_turns(turn, 1, TURNS);
+			_exit(0);
+		}
+		/* both are there */
+		take_turns(turn, 0, 1);
+		t = now();
+		take_turns(turn, 0, TURNS - 1);
+		t = (now() - t) / (2 * (TURNS - 1));
+		if (waitpid(pid, &status, 0) != pid || status)
+			die("the other");
+		if (!best || t < best)
+			best = t;
+	}
+	printf(". us %.2f\n", best * 1e6);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -243,6 +300,8 @@ int main(int argc, char **argv)
 		serve(argv[2], argv[3]);
 	} else if (argc == 5 && !strcmp(what, "connect")) {
 		connect_many(argv[2], argv[3], atof(argv[4]));
+	} else if (argc == 3 && !strcmp(what, "turns")) {
+		time_turns(atof(argv[2]));
 	} else {
 		usage(stderr);
 		return 2;
