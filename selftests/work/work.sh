@@ -141,15 +141,20 @@ done
 # zeroed first (init_on_alloc). 256 MiB more of a transfer take 65,536 pages without that, and some
 # hundred for skbs with it; one in eight is allowed, as others take pages meanwhile.
 pages() {
-	awk '/^pgalloc_/ { n += $2 } END { print n }' /proc/vmstat
+	awk '/^pgalloc_/ { n += $2 } END { print n + 0 }' /proc/vmstat
 }
 
+taken=()
 for m in $n $((5 * n)); do
 	before[pages]=$(pages)
 	run "$((m / 16)) MiB of WRITEs" xfer -o write -n $m "${big[@]:2}" || continue
-	count[pages.$m]=$(($(pages) - ${before[pages]}))
+	taken+=($(($(pages) - ${before[pages]})))
 done
-between $((${count[pages.$((5 * n))]} - ${count[pages.$n]})) -65536 8192 "256 MiB more: pages taken for it"
+if [ "$(pages)" = 0 ]; then
+	skip "256 MiB more: pages taken for it" "this kernel does not count them"
+elif [ ${#taken[@]} = 2 ]; then
+	between $((taken[1] - taken[0])) -65536 8192 "256 MiB more: pages taken for it"
+fi
 
 # --- 100,000 messages --------------------------------------------------------------------------
 

@@ -32,11 +32,11 @@
 #define BURST_MAX_LEN	(U16_MAX - WIRE_IP4_LEN - WIRE_UDP_LEN)
 
 /*
- * As many a CPU as what is sent in a few turns needs (send.c). A page that is allocated anew is
- * zeroed first where the kernel is built so (init_on_alloc, as Debian's are), which is as much
- * work as the copy.
+ * As many a CPU as a window needs that nobody has read yet, and some more. A page that is allocated
+ * anew is zeroed first where the kernel is built so (init_on_alloc, as Debian's are), which is as
+ * much work as the copy.
  */
-#define CHUNKS		8
+#define CHUNKS		16
 
 struct sroce_chunk {
 	struct page *page;
@@ -63,7 +63,13 @@ static struct sroce_chunk *chunk_now(void)
 	return &cs->chunk[cs->now];
 }
 
-/* Another one, from the last used to the first, as caches have that still. */
+/* Every reader has finished with it; and what is kept for emergencies goes back to the kernel. */
+static bool chunk_free(const struct sroce_chunk *c)
+{
+	return page_ref_count(c->page) == 1 && !page_is_pfmemalloc(c->page);
+}
+
+/* Another one, those before this one first, as caches may have them still; or a place for one. */
 static void chunk_next(struct sroce_chunks *cs, u32 len)
 {
 	u32 i, n, place = (cs->now + 1) % CHUNKS;
@@ -74,8 +80,8 @@ static void chunk_next(struct sroce_chunks *cs, u32 len)
 			place = n;
 			continue;
 		}
-		/* every reader has finished with it: once more from the top */
-		if (page_ref_count(cs->chunk[n].page) == 1 && cs->chunk[n].size >= len) {
+		/* once more from the top */
+		if (chunk_free(&cs->chunk[n]) && cs->chunk[n].size >= len) {
 			cs->chunk[n].used = 0;
 			cs->now = n;
 			return;
