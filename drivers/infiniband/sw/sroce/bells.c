@@ -190,6 +190,27 @@ static bool bells_polled(struct sroce_bells *b)
 	return polled;
 }
 
+/*
+ * Has the caller posted something that is not acknowledged? A look without the send side's
+ * lock: it is asked again before long.
+ */
+static bool bells_await(struct sroce_bells *b)
+{
+	struct sroce_qp *qp = bells_qp(b);
+	const struct sroce_sq *sq;
+	bool awaits;
+
+	if (!qp)
+		return false;
+	sq = &qp->sq;
+	/* a peer that is not ready may need the CPU to become so */
+	awaits = READ_ONCE(sq->ringer) == task_pid_nr(current) &&
+		 (READ_ONCE(qp->state) == IB_QPS_RTS || READ_ONCE(qp->state) == IB_QPS_SQD) &&
+		 data_race(!sq->rnr_wait && sq->psn_una != sq->psn_end);
+	sroce_qp_put(qp);
+	return awaits;
+}
+
 /**
  * sroce_bells_help - a program has polled for long, in vain
  * @ibuc: its context
@@ -198,18 +219,13 @@ static bool bells_polled(struct sroce_bells *b)
  */
 void sroce_bells_help(struct ib_ucontext *ibuc)
 {
-	struct sroce_qp *qp = bells_qp(ibuc_bells(ibuc));
-	bool untaken = false, awaits = false;
+	struct sroce_bells *b = ibuc_bells(ibuc);
+	const bool awaits = bells_await(b);
 
 	sroce_count(to_sdev(ibuc->device), POLL_DOORBELLS);
-	if (qp) {
-		untaken = sroce_doorbell_untaken(qp);
-		awaits = READ_ONCE(qp->sq.psn_una) != READ_ONCE(qp->sq.psn_end);
-		sroce_qp_put(qp);
-	}
-	/* it has come meanwhile, perhaps in the interrupt that this call began with */
-	if (!untaken)
-		sroce_doorbell_help(awaits);
+	/* one that has just come, by the interrupt that this call began with, is still to be taken */
+	sroce_doorbell_help(awaits || READ_ONCE(b->awaited));
+	WRITE_ONCE(b->awaited, awaits);
 }
 
 /*

@@ -86,9 +86,19 @@ void sroce_doorbell_heard(struct sroce_qp *qp)
 	this_cpu_write(sroce_readers.last, pid);
 }
 
+static pid_t give_back(struct sroce_readers *r)
+{
+	const pid_t pid = r->giver;
+
+	if (pid)
+		r->served = pid;
+	r->giver = 0;
+	return pid;
+}
+
 /*
  * Who but the caller has something to look at: once, and 0 if nobody has. Or who handed it
- * the CPU, if it has found nothing there and @gives it back.
+ * the CPU, if it has found nothing there and @gives it back: else after some more calls.
  */
 static pid_t take_reader(bool gives)
 {
@@ -103,7 +113,7 @@ static pid_t take_reader(bool gives)
 	if (r->last && r->last != me)
 		swap(pid, r->last);
 	r->before = 0;
-	/* the caller looks by itself, and who gives it the CPU back need not be told to */
+	/* the caller looks by itself, when it has the CPU again */
 	if (r->last == me)
 		r->last = 0;
 	if (pid) {
@@ -112,13 +122,11 @@ static pid_t take_reader(bool gives)
 		r->vain = 0;
 	} else if (gives && r->giver && r->served == me) {
 		/* there was one message, and perhaps no completion for who sent it */
-		pid = r->giver;
-		r->served = pid;
-		r->giver = 0;
+		pid = give_back(r);
 		r->vain = 0;
 	} else if (++r->vain == VAIN_CALLS) {
 		r->vain = 0;
-		pid = r->served == me ? 0 : r->served;
+		pid = r->served == me ? give_back(r) : r->served;
 	}
 	local_irq_enable();
 	return pid;
@@ -244,7 +252,7 @@ bool sroce_doorbell_hand_over(struct sroce_qp *qp)
 
 /**
  * sroce_doorbell_help - a program polls, and what it waits for may wait for this CPU
- * @awaits: an acknowledgement, which nobody has to have the CPU for
+ * @awaits: an acknowledgement, which mostly comes without anybody having the CPU
  *
  * Process context. A softirq that has gone on for long leaves packets to ksoftirqd, to
  * be fair to programs (handle_softirqs()): they would lie there until the scheduler takes
@@ -261,30 +269,6 @@ void sroce_doorbell_help(bool awaits)
 	local_bh_disable();
 	/* runs what is pending: the caller looks first whether that is for it */
 	local_bh_enable();
-}
-
-/* Is there a completion that the program has not taken? */
-static bool cq_holds(struct sroce_cq *cq)
-{
-	bool holds;
-
-	/* for its ring, which may be replaced */
-	spin_lock_bh(&cq->lock);
-	holds = READ_ONCE(cq->q.ring->cons) != cq->prod;
-	spin_unlock_bh(&cq->lock);
-	return holds;
-}
-
-/**
- * sroce_doorbell_untaken - does a completion of either kind wait for the program?
- * @qp: queue pair
- */
-bool sroce_doorbell_untaken(struct sroce_qp *qp)
-{
-	struct sroce_cq *send = qp->ibqp.send_cq ? to_scq(qp->ibqp.send_cq) : NULL;
-	struct sroce_cq *recv = qp->ibqp.recv_cq ? to_scq(qp->ibqp.recv_cq) : NULL;
-
-	return (send && cq_holds(send)) || (recv && recv != send && cq_holds(recv));
 }
 
 /* Has the program taken the last completion of @cq, and @any at all, since @polled? */

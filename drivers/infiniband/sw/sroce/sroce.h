@@ -411,6 +411,7 @@ struct sroce_queue {
  * @rung: when the last doorbell was done with
  * @due: until when the program may put doorbells off
  * @qpn: queue pair that was rung for last
+ * @awaited: who polled in vain last was waiting for an acknowledgement
  */
 struct sroce_bells {
 	struct sroce_queue q;
@@ -428,6 +429,7 @@ struct sroce_bells {
 	ktime_t rung;
 	ktime_t due;
 	u32 qpn;
+	bool awaited;
 };
 
 /**
@@ -1823,7 +1825,6 @@ void sroce_doorbell_start(void);
 bool sroce_doorbell_answer(struct sroce_qp *qp);
 bool sroce_doorbell_hand_over(struct sroce_qp *qp);
 void sroce_doorbell_help(bool awaits);
-bool sroce_doorbell_untaken(struct sroce_qp *qp);
 bool sroce_doorbell_waited(struct sroce_qp *qp);
 bool sroce_doorbell_polled(struct sroce_qp *qp);
 void sroce_doorbell_heard(struct sroce_qp *qp);
