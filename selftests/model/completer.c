@@ -158,6 +158,13 @@ static enum status nak_status(u8 code)
 	}
 }
 
+/* What a READ's requester has asked for again had only been late. */
+static void note_twice(const struct rx *rx)
+{
+	if (rx->pkt.op->class == WIRE_CLASS_READ_RESPONSE)
+		sq->order.twice++;
+}
+
 static void ack_early(struct rx *rx)
 {
 	enum keep kept;
@@ -167,6 +174,8 @@ static void ack_early(struct rx *rx)
 		return;
 	}
 	kept = keep(&sq->kept, rx);
+	if (kept == KEPT_TWICE)
+		note_twice(rx);
 	gaps_arrived(rx->pkt.psn);
 	repair_nak(0);
 	if (kept == KEPT_APART)
@@ -326,8 +335,10 @@ void ack_packet(struct rx *rx)
 	if (sq->err)
 		return;
 	/* older than anything outstanding, or of what was never sent: 9.7.5.2.1 */
-	if (wire_psn_diff(pkt->psn, sq->psn_una) < 0 || wire_psn_diff(pkt->psn, sq->psn_end) >= 0)
+	if (wire_psn_diff(pkt->psn, sq->psn_una) < 0 || wire_psn_diff(pkt->psn, sq->psn_end) >= 0) {
+		note_twice(rx);
 		return;
+	}
 	if (pkt->op->class != WIRE_CLASS_GAPS)
 		ack_take(rx);
 	else if (!w.plan.plain_requester)

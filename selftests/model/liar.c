@@ -40,13 +40,18 @@ static void report(u32 psn, const struct wire_gaps *gaps)
 	hear(&b);
 }
 
+/* Of what came twice, some say the truth: who is made to wait sends less. */
+static bool truthful;
+
 /* Any that begins with what is the oldest, and ends within what is out: two packets or more */
 static void lie_gaps(void)
 {
-	struct wire_gaps gaps = { .num = 0 };
+	struct wire_gaps gaps = { .num = 0, .twice = w.rq.twice };
 	const u32 end = 2 + rnd_below(num_out() - 1);
 	u32 first = 0;
 
+	if (!truthful)
+		gaps.twice = (u16)rnd_below(0x10000);
 	while (first + 1 < end && gaps.num < WIRE_GAPS_MAX) {
 		struct wire_gap *gap = &gaps.gap[gaps.num++];
 
@@ -86,6 +91,7 @@ void lie(void)
 	const u32 drawn = w.drawn, psn = sq->psn_una;
 	u32 i;
 
+	truthful = chance(500);
 	for (i = 0; i < LIES && !sq->err && num_out() >= 2; i++)
 		lies[rnd_below(ARRAY_SIZE(lies))]();
 	seen[SEEN_LIES] += i;

@@ -44,6 +44,7 @@ typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
+typedef __s16 s16;
 typedef __s32 s32;
 typedef __s64 s64;
 typedef s64 ktime_t;
@@ -225,10 +226,20 @@ struct repair {
 
 /* sweep.c */
 
+struct order {
+	u32 wait;
+	u32 again;
+	u32 probed;
+	u32 twice;
+	u8 few;
+	u16 peer_twice;
+};
+
 struct gap {
 	u32 psn;
 	u16 num;
 	bool due;
+	bool held;
 	u32 behind;
 	ktime_t sent;
 };
@@ -255,7 +266,12 @@ void gaps_repaired(u32 end, ktime_t now);
 void gaps_report(const struct rx *rx);
 void gaps_implied(void);
 void gaps_request(u32 psn);
+void gaps_await(void);
+bool gaps_hold(void);
+bool gaps_release(ktime_t now);
 void gaps_audit(void);
+void order_reset(void);
+void order_again(u32 num, bool probe);
 
 #define MAX_LATE	64U
 
@@ -287,6 +303,7 @@ struct sq {
 	struct repair repair;
 	bool rtt_held;
 	u64 rtt_least;
+	struct order order;
 	struct sweep sweep;
 	u32 sge_off;
 	u32 rsp_psn;
@@ -392,6 +409,7 @@ struct rq {
 	bool report;
 	bool greet;
 	u8 greetings;
+	u16 twice;
 	/* what its owner has written, and not sent */
 	bool giving_ack;
 	struct res before;
@@ -472,6 +490,8 @@ struct plan {
 	ktime_t run_ns;			/* until a softirq takes what has come */
 	ktime_t resp_ns;		/* between writing an answer and sending it */
 	ktime_t outage;			/* KTIME_MAX: none */
+	u32 wait;			/* ns: the requester knows a network that reorders */
+	u32 order_sample;		/* packets by which it learns that */
 	u32 stop;			/* the timer is late */
 	u32 lies;			/* volleys of them */
 	bool never_ready;
@@ -504,6 +524,10 @@ enum seen {
 	SEEN_OVERTAKEN,
 	SEEN_HOLE,
 	SEEN_CONTRADICTED,
+	SEEN_HELD,
+	SEEN_RELEASED,
+	SEEN_WAITS_MORE,
+	SEEN_WAITS_LESS,
 	SEEN_STOPPED,
 	SEEN_LIES,
 	SEEN_REFUSED,

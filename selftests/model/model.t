@@ -151,5 +151,11 @@ plant "what is on its way is taken for overtaken" sweep.c \
 	's/return wait && wire_psn_diff(sq->sweep.newest, behind) > OVERTAKEN &&/return 1 ||/'
 plant "the newest that has come falls behind" sweep.c \
 	'/if (wire_psn_diff(sweep->newest, sq->psn_una) < 0)/,+1d'
+# seldom by itself, as few schedules are long enough to learn that
+plant "nobody comes for what is held" sweep.c '/^void gaps_await/,/^}/s/if (gap/if (0 \&\& gap/'
+plant "what is held next waits for a probe" sweep.c '/^ktime_t gaps_due/,/^}/s/if (gap->held)/if (0)/'
+plant "a probe comes for what is held" requester.c 's/ || gaps_release(now))/)/'
+plant "what is held is so for ever" sweep.c \
+	'/^static bool overdue/,/^}/s/return now >= gap->sent.*/return false;/'
 echo "1..$n"
 exit $failed

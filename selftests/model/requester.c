@@ -16,14 +16,20 @@
 #define REPAIR_MAX	64
 #define RELEARN		64
 
+/* What comes within that may still come */
+static u64 probe_min(void)
+{
+	return max((u64)PROBE_MIN_NS, (u64)sq->order.wait);
+}
+
 static u64 probe_ns(ktime_t now)
 {
-	const u64 least = now < sq->repair.lossy ? PROBE_MIN_NS : PROBE_CALM_NS;
+	const u64 least = now < sq->repair.lossy ? probe_min() : (u64)PROBE_CALM_NS;
 
 	if (sq->srtt)
 		return max(2 * sq->srtt + min(4 * sq->rttvar, sq->srtt), least);
 	if (sq->repair.took)
-		return max(4 * sq->repair.took, (u64)PROBE_MIN_NS);
+		return max(4 * sq->repair.took, probe_min());
 	return PROBE_FIRST_NS;
 }
 
@@ -47,7 +53,7 @@ u64 repair_answer_ns(ktime_t now)
 	if (!r->took)
 		return probe_ns(now);
 	ns = min(r->took + 4 * r->took_var, 2 * max(r->took, sq->srtt));
-	return max(max(ns, cwnd_least()), (u64)PROBE_MIN_NS);
+	return max(max(ns, cwnd_least()), probe_min());
 }
 
 void repair_forget(void)
@@ -66,6 +72,7 @@ static void repair_reset(void)
 	struct repair *r = &sq->repair;
 
 	repair_forget();
+	order_reset();
 	r->peer = PEER_UNKNOWN;
 	r->reports = false;
 	r->probes = 0;
@@ -117,6 +124,10 @@ void repair_nak(u8 syndrome)
 
 	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una || under_way())
 		return;
+	/* with responses kept, no report of requests would be believed */
+	if (!w.plan.plain_requester &&
+	    (!told || (sq->repair.peer == PEER_KEEPS && !sq->kept.num)) && gaps_hold())
+		return;
 	if (w.plan.plain_requester) {
 		if (told || !sq->went_back || ktime_get() >= sq->went_back + (s64)sq->srtt)
 			retry_go_back(ktime_get(), syndrome, told);
@@ -141,6 +152,7 @@ static void repair_sent(u32 end)
 	const ktime_t now = ktime_get();
 
 	gaps_repaired(end, now);
+	order_again((u32)wire_psn_diff(end, r->psn), r->probes);
 	r->out = true;
 	r->end = end;
 	r->sent = now;
@@ -163,6 +175,7 @@ static void repair_swept(void)
 	/* of the oldest, and not of those that have become known since */
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
 		r->probe_due = now + (s64)(repair_answer_ns(now) << probe_shift(r));
+	gaps_await();
 }
 
 static void retry_smooth(u64 *mean, u64 *off, u64 ns);
@@ -204,7 +217,7 @@ void repair_moved(void)
 	} else {
 		/* what was sent before it has its answer by then, unless this answers a probe */
 		r->rest_due = (r->once ? r->sent : now) + (s64)repair_answer_ns(now);
-		r->rest_due = max(r->rest_due, now + (s64)PROBE_MIN_NS);
+		r->rest_due = max(r->rest_due, now + (s64)probe_min());
 	}
 }
 
@@ -254,7 +267,7 @@ static void repair_run(ktime_t now)
 	if (now < r->probe_due)
 		return;
 	r->probe_due = KTIME_MAX;
-	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una)
+	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una || gaps_release(now))
 		return;
 	r->probes++;
 	seen[SEEN_PROBE]++;
@@ -886,10 +899,15 @@ static bool gap_open(const struct gap *gap, u32 psn_nxt)
 static bool sweep_gap(struct send_turn *turn, struct gap *gap, enum send_result *res)
 {
 	const u32 end = wire_psn_add(gap->psn, gap->num);
+	const u32 from = wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn;
+	s32 num;
 
-	send_seek(wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn);
+	send_seek(from);
 	turn->ask_psn = wire_psn_add(end, -1U);
 	*res = send_gap(turn, end);
+	/* it may have gone beyond: a READ that has not arrived goes as a whole */
+	num = min(wire_psn_diff(sq->psn_nxt, from), wire_psn_diff(end, from));
+	order_again((u32)max(num, 0), false);
 	if (wire_psn_diff(sq->psn_nxt, end) < 0) {
 		gap->num = (u16)wire_psn_diff(end, sq->psn_nxt);
 		gap->psn = sq->psn_nxt;

@@ -322,6 +322,7 @@ static void recv_early(struct rx *rx)
 	opens = kept_opens(&rq->kept, rx->pkt.psn);
 	if (!w.plan.plain_responder)
 		kept = keep(&rq->kept, rx);
+	rq->twice += kept == KEPT_TWICE;
 	if (opens && kept == KEPT_APART)
 		report();
 	recv_gap();
@@ -353,10 +354,12 @@ static void recv_reliable(struct rx *rx)
 	if (ahead < 0) {
 		/* it has been executed: say so again, and that is all (9.7.5.1.2) */
 		seen[SEEN_DUPLICATE]++;
-		if (!recv_ops[pkt->op->class].resource)
+		if (!recv_ops[pkt->op->class].resource) {
+			rq->twice++;
 			respond(SYNDROME_ACK);
-		else
-			seen[SEEN_REPLAYED] += resp_again(pkt);
+			return;
+		}
+		seen[SEEN_REPLAYED] += resp_again(pkt);
 	} else if (ahead > 0) {
 		recv_early(rx);
 	} else {
@@ -667,7 +670,7 @@ static void send_report(u32 psn, const struct wire_gaps *gaps)
  */
 static void give_greeting(void)
 {
-	const struct wire_gaps none = { .num = 0 };
+	const struct wire_gaps none = { .num = 0, .twice = rq->twice };
 
 	rq->greet = false;
 	send_report(wire_psn_add(rq->epsn, -1U), &none);
@@ -680,6 +683,7 @@ static void give_report(void)
 
 	rq->report = false;
 	kept_gaps(&rq->kept, rq->epsn, &gaps);
+	gaps.twice = rq->twice;
 	if (gaps.num)
 		send_report(rq->epsn, &gaps);
 }

@@ -38,6 +38,11 @@ void gaps_moved(u32 num)
 		sweep->end = sq->psn_una;
 }
 
+static u32 gap_end(const struct gap *gap)
+{
+	return wire_psn_add(gap->psn, gap->num);
+}
+
 static bool gap_has(const struct gap *gap, u32 psn)
 {
 	const s32 off = wire_psn_diff(psn, gap->psn);
@@ -55,6 +60,76 @@ static const struct gap *find_gap(const struct sweep *sweep, u32 psn)
 	return NULL;
 }
 
+/* Packets by which it is learned are the schedule's: it has few. */
+#define ORDER_FEW	4
+#define ORDER_MIN_NS	(u32)(128 * NSEC_PER_USEC)
+#define ORDER_MAX_NS	(u32)(4 * NSEC_PER_MSEC)
+
+/* Some schedules begin with what others may never get to. */
+void order_reset(void)
+{
+	sq->order = (struct order) { .wait = w.plan.wait };
+}
+
+static u32 most_wait(void)
+{
+	return min((u32)(4096U << w.plan.timeout >> 2), ORDER_MAX_NS);
+}
+
+void order_again(u32 num, bool probe)
+{
+	struct order *o = &sq->order;
+	u32 twice;
+
+	if (probe)
+		o->probed += num;
+	else
+		o->again += num;
+	if (o->again < w.plan.order_sample)
+		return;
+	twice = o->twice - min(o->twice, o->probed);
+	if (twice > o->again / 2) {
+		seen[SEEN_WAITS_MORE]++;
+		o->few = 0;
+		o->wait = min(max(2 * o->wait, ORDER_MIN_NS), most_wait());
+	} else if (twice > o->again / 8) {
+		o->few = 0;
+	} else if (++o->few == ORDER_FEW) {
+		seen[SEEN_WAITS_LESS] += !!o->wait;
+		o->few = 0;
+		o->wait = o->wait > ORDER_MIN_NS ? o->wait / 2 : 0;
+	}
+	o->again = 0;
+	o->probed = 0;
+	o->twice = 0;
+}
+
+/* The peer counts requests that come twice. Of two reports, the later may come first. */
+static void note_twice(struct order *o, u16 twice)
+{
+	const s16 more = (s16)(twice - o->peer_twice);
+
+	if (more <= 0)
+		return;
+	o->peer_twice = twice;
+	o->twice += (u32)more;
+}
+
+/* What is missing may be late, from a peer of whom all that is missing can be had at once. */
+static bool holds(void)
+{
+	return sq->order.wait && sq->repair.reports;
+}
+
+static void hold(struct gap *gap, ktime_t now)
+{
+	seen[SEEN_HELD]++;
+	trace("held psn=%u num=%u", gap->psn, gap->num);
+	gap->due = false;
+	gap->held = true;
+	gap->sent = now;
+}
+
 /* As one of several that are missing, or as a request that is */
 static const struct gap *find_again(const struct sweep *sweep, u32 psn)
 {
@@ -67,7 +142,7 @@ static const struct gap *find_again(const struct sweep *sweep, u32 psn)
 
 bool gaps_overtaken(ktime_t sent, u32 behind, ktime_t now)
 {
-	const u64 wait = max(sq->repair.took, cwnd_least());
+	const u64 wait = max(max(sq->repair.took, cwnd_least()), (u64)sq->order.wait);
 
 	return wait && wire_psn_diff(sq->sweep.newest, behind) > OVERTAKEN &&
 	       now > sent + (s64)wait;
@@ -76,6 +151,8 @@ bool gaps_overtaken(ktime_t sent, u32 behind, ktime_t now)
 /* If nothing tells, when an answer is overdue: twice that, as a probe sees to the oldest. */
 static bool overdue(const struct gap *gap, ktime_t now)
 {
+	if (gap->held)
+		return now >= gap->sent + (s64)sq->order.wait;
 	if (gaps_overtaken(gap->sent, gap->behind, now)) {
 		seen[SEEN_OVERTAKEN]++;
 		return true;
@@ -86,6 +163,7 @@ static bool overdue(const struct gap *gap, ktime_t now)
 void gaps_sent(struct gap *gap, ktime_t now)
 {
 	gap->due = false;
+	gap->held = false;
 	gap->sent = now;
 	gap->behind = sq->psn_end;
 }
@@ -103,7 +181,43 @@ ktime_t gaps_due(ktime_t now)
 
 	if (!gap || gap->due)
 		return KTIME_MAX;
+	if (gap->held)
+		return gap->sent + (s64)sq->order.wait;
 	return gap->sent + (s64)repair_answer_ns(now);
+}
+
+/* It has been late for too long. */
+static void give_up(struct sweep *sweep, struct gap *gap)
+{
+	seen[SEEN_RELEASED]++;
+	gap->held = false;
+	gap->due = true;
+	sweep->due = true;
+}
+
+bool gaps_release(ktime_t now)
+{
+	struct sweep *sweep = &sq->sweep;
+	bool oldest = false;
+	u32 i;
+
+	for (i = 0; i < sweep->num; i++) {
+		struct gap *gap = &sweep->gap[i];
+
+		if (!gap->held || wire_psn_diff(gap_end(gap), sq->psn_una) <= 0)
+			continue;
+		oldest |= gap_has(gap, sq->psn_una);
+		if (overdue(gap, now))
+			give_up(sweep, gap);
+	}
+	return oldest;
+}
+
+bool gaps_hold(void)
+{
+	if (!holds())
+		return false;
+	return !find_again(&sq->sweep, sq->psn_una) || gaps_release(ktime_get());
 }
 
 void gaps_repaired(u32 end, ktime_t now)
@@ -114,11 +228,6 @@ void gaps_repaired(u32 end, ktime_t now)
 	if (sq->sweep.num && gap_has(gap, sq->psn_una) &&
 	    wire_psn_diff(end, wire_psn_add(gap->psn, gap->num)) >= 0)
 		gaps_sent(gap, now);
-}
-
-static u32 gap_end(const struct gap *gap)
-{
-	return wire_psn_add(gap->psn, gap->num);
 }
 
 /* A part of a READ is given in order: is @gap missing in one up to @end, asked for at @sent? */
@@ -158,7 +267,8 @@ static void inherit(const struct gap *known, struct gap *gap, ktime_t now)
 	const s32 done = wire_psn_diff(known->psn, gap->psn);
 
 	gap->due = known->due || overdue(known, now) ||
-		   is_hole(gap, gap_end(known), known->sent, now);
+		   (!known->held && is_hole(gap, gap_end(known), known->sent, now));
+	gap->held = known->held && !gap->due;
 	gap->sent = known->sent;
 	gap->behind = known->behind;
 	if (known->due && done > 0) {
@@ -199,8 +309,11 @@ static void merge(const struct wire_gaps *gaps, bool implied)
 		} else if (!implied && wire_psn_diff(gap_end(gap), old.end) <= 0) {
 			seen[SEEN_CONTRADICTED]++;
 			gaps_sent(gap, now);
-		} else if (!i) {
-			less_repair(gap, now);
+		} else {
+			if (!i)
+				less_repair(gap, now);
+			if (gap->due && holds())
+				hold(gap, now);
 		}
 		sweep->due |= gap->due;
 	}
@@ -217,9 +330,18 @@ static u32 num_missing(const struct wire_gaps *gaps)
 	return num;
 }
 
+void gaps_await(void)
+{
+	const struct gap *gap = find_gap(&sq->sweep, sq->psn_una);
+
+	if (gap && gap->held)
+		sq->repair.probe_due = min(sq->repair.probe_due, gap->sent + sq->order.wait);
+}
+
 static void sweep_gaps(const struct wire_gaps *gaps, bool implied)
 {
 	merge(gaps, implied);
+	gaps_await();
 	trace("gaps psn=%u num=%u end=%u implied=%d", sq->psn_una, gaps->num, gaps->end, implied);
 }
 
@@ -250,6 +372,7 @@ void gaps_report(const struct rx *rx)
 		failed("a report of ours is not taken");
 	/* of a READ's requester, most come late or have nothing else to say */
 	sq->repair.reports = true;
+	note_twice(&sq->order, gaps.twice);
 	if (!gaps.num) {
 		seen[SEEN_GREETED]++;
 		return;
@@ -299,6 +422,7 @@ void gaps_request(u32 psn)
 void gaps_audit(void)
 {
 	const struct sweep *sweep = &sq->sweep;
+	const struct gap *oldest = find_gap(sweep, sq->psn_una);
 
 	if (wire_psn_diff(sweep->newest, sq->psn_una) < 0 ||
 	    wire_psn_diff(sweep->newest, sq->psn_end) > 0 ||
@@ -306,4 +430,6 @@ void gaps_audit(void)
 	    wire_psn_diff(sweep->end, sq->psn_end) > 0)
 		failed("PSNs %u to %u are out, but %u and %u have come", sq->psn_una, sq->psn_end,
 		       sweep->newest, sweep->end);
+	if (!sq->err && oldest && oldest->held && !sq->repair.out && sq->timer > oldest->sent + (s64)sq->order.wait)
+		failed("PSN %u is held, and nobody comes for it", sq->psn_una);
 }

@@ -79,7 +79,7 @@ static uint32_t make_map(uint32_t num, uint32_t most)
 /* A good report, random. Return: its bytes. */
 static uint32_t make_good(uint8_t *p, uint32_t num)
 {
-	return (uint32_t)spec_put_gaps(p, map, make_map(num, 1 + rnd() % 1000));
+	return (uint32_t)spec_put_gaps(p, map, make_map(num, 1 + rnd() % 1000), rnd() & 0xffff);
 }
 
 static void test_round_trips(void)
@@ -92,9 +92,11 @@ static void test_round_trips(void)
 	for (i = 0; i < 32 * 600; i++) {
 		const uint32_t num = i % (SPEC_GAPS_MAX + 1);
 		const uint32_t end = make_map(num, 1 + rnd() % 1000);
-		const uint32_t len = (uint32_t)spec_put_gaps(want, map, end);
+		const uint32_t twice = rnd() & 0xffff;
+		const uint32_t len = (uint32_t)spec_put_gaps(want, map, end, twice);
 
-		if (get(want, len, &gaps) || gaps.num != num || !same(&gaps, end)) {
+		if (get(want, len, &gaps) || gaps.num != num || gaps.twice != twice ||
+		    !same(&gaps, end)) {
 			wrong(&bad_get, "%u gaps of %u packets", num, end);
 			continue;
 		}
@@ -111,6 +113,18 @@ static void test_round_trips(void)
 	   "the longest has 31 gaps, and no more bytes than it says");
 }
 
+/* Does the answer follow from spec.h? Return: true. */
+static int judged(const uint8_t *p, uint32_t len)
+{
+	struct wire_gaps gaps;
+	const int num = spec_gaps(p, len), rc = get(p, len, &gaps);
+
+	if (num < 0)
+		return rc;
+	return !rc && gaps.num == (uint32_t)num && spec_bits(p + len - 4, 0, 16) == gaps.end &&
+	       spec_bits(p + len - 2, 0, 16) == gaps.twice;
+}
+
 static void test_lengths(void)
 {
 	static const uint32_t ends[] = {
@@ -124,14 +138,15 @@ static void test_lengths(void)
 	for (num = 0; num <= SPEC_GAPS_MAX; num++) {
 		memset(p, 0, sizeof(p));
 		good = make_good(p, num);
+		/* cut by words, its last gap may be taken for the end: what spoils it is the ICRC's */
 		for (len = 0; len < ROOM; len++)
-			if (!get(p, len, NULL) != (len == good))
+			if (len > good || len % 4 ? !get(p, len, NULL) : !judged(p, len))
 				wrong(&bad, "%u gaps, %u bytes", num, len);
 		for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 			if (!get(p, ends[i], NULL))
 				wrong(&bad, "%u gaps, %u bytes", num, ends[i]);
 	}
-	ok(!bad, "a report that is cut or has something behind it is refused");
+	ok(!bad, "a report that is cut is judged as the model judges it, one that is longer refused");
 }
 
 static void test_too_many(void)
@@ -161,6 +176,8 @@ struct report {
 
 static const struct report taken[] = {
 	{ "nothing is missing", 1, { { 0, 0 } } },
+	{ "nothing is, and packets came twice", 1, { { 0, 0xffff } } },
+	{ "one is missing, and one came twice", 2, { { 0, 1 }, { 2, 1 } } },
 	{ "one packet, and one behind it", 2, { { 0, 1 }, { 2, 0 } } },
 	{ "as many as can be missing", 2, { { 0, 0xfffe }, { 0xffff, 0 } } },
 	{ "the last that can be missing", 3, { { 0, 1 }, { 0xfffd, 1 }, { 0xffff, 0 } } },
@@ -169,7 +186,6 @@ static const struct report taken[] = {
 
 static const struct report refused[] = {
 	{ "no gap, and an end", 1, { { 1, 0 } } },
-	{ "no gap, and an end that is no end", 1, { { 0, 1 } } },
 	{ "no gap, and two ends", 2, { { 0, 0 }, { 1, 0 } } },
 	{ "first gap not at 0", 2, { { 1, 1 }, { 3, 0 } } },
 	{ "empty gap", 3, { { 0, 1 }, { 2, 0 }, { 4, 0 } } },
@@ -178,7 +194,6 @@ static const struct report refused[] = {
 	{ "a gap within another", 3, { { 0, 9 }, { 3, 2 }, { 12, 0 } } },
 	{ "the same gap twice", 3, { { 0, 1 }, { 0, 1 }, { 3, 0 } } },
 	{ "gaps out of order", 4, { { 0, 1 }, { 6, 1 }, { 3, 1 }, { 9, 0 } } },
-	{ "an end that is no end", 2, { { 0, 1 }, { 2, 1 } } },
 	{ "end of 0", 2, { { 0, 1 }, { 0, 0 } } },
 	{ "end inside the last gap", 2, { { 0, 4 }, { 3, 0 } } },
 	{ "end at the last gap", 2, { { 0, 4 }, { 4, 0 } } },
@@ -211,17 +226,6 @@ static void test_words(void)
 	for (i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
 		ok(get(p, make(p, refused[i].words, refused[i].num), NULL), "refused: %s",
 		   refused[i].what);
-}
-
-/* Does the answer follow from spec.h? Return: true. */
-static int judged(const uint8_t *p, uint32_t len)
-{
-	struct wire_gaps gaps;
-	const int num = spec_gaps(p, len), rc = get(p, len, &gaps);
-
-	if (num < 0)
-		return rc;
-	return !rc && gaps.num == (uint32_t)num && spec_bits(p + len - 4, 0, 16) == gaps.end;
 }
 
 static void test_bits(void)

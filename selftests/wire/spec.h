@@ -356,15 +356,17 @@ static inline const char *spec_wrong(const uint8_t *p, uint64_t len, const struc
 /* a gap of most packets that begins last */
 #define SPEC_RUN	(2 * 65536)
 
-/* Return: bytes at @p; 0 for what can't be said. */
-static inline size_t spec_put_gaps(uint8_t *p, const uint8_t *missing, uint32_t end)
+/* With what came twice. Return: bytes at @p; 0 for what can't be said. */
+static inline size_t spec_put_gaps(uint8_t *p, const uint8_t *missing, uint32_t end,
+				   uint32_t twice)
 {
 	const uint8_t *const stop = missing + SPEC_RUN, *at, *behind;
 	size_t len = 4;
 
 	memcpy(p, SPEC_GAPS_MAGIC, 4);
 	if (!end) {
-		memset(p + 4, 0, 4);
+		spec_put_bits(p + 4, 0, 16, 0);
+		spec_put_bits(p + 4, 16, 16, twice);
 		return memchr(missing, 1, SPEC_RUN) ? 0 : 8;
 	}
 	if (!missing[0] || end > 0xffff || memchr(missing + end, 1, SPEC_RUN - end) ||
@@ -379,7 +381,7 @@ static inline size_t spec_put_gaps(uint8_t *p, const uint8_t *missing, uint32_t 
 		len += 4;
 	}
 	spec_put_bits(p + len, 0, 16, end);
-	spec_put_bits(p + len, 16, 16, 0);
+	spec_put_bits(p + len, 16, 16, twice);
 	return len + 4;
 }
 
@@ -389,7 +391,7 @@ static inline int spec_gaps(const uint8_t *p, size_t len)
 	static uint8_t missing[SPEC_RUN];
 	uint8_t again[SPEC_GAPS_LEN];
 	const uint8_t *word;
-	uint32_t end;
+	uint32_t end, twice;
 
 	if (len < 8 || len > SPEC_GAPS_LEN || len % 4)
 		return -1;
@@ -397,7 +399,8 @@ static inline int spec_gaps(const uint8_t *p, size_t len)
 	for (word = p + 4; word < p + len - 4; word += 4)
 		memset(missing + spec_bits(word, 0, 16), 1, spec_bits(word, 16, 16));
 	end = (uint32_t)spec_bits(word, 0, 16);
-	if (spec_put_gaps(again, missing, end) != len || memcmp(again, p, len))
+	twice = (uint32_t)spec_bits(word, 16, 16);
+	if (spec_put_gaps(again, missing, end, twice) != len || memcmp(again, p, len))
 		return -1;
 	return (int)(len / 4 - 2);
 }

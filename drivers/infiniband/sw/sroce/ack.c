@@ -168,13 +168,22 @@ static enum ib_wc_status nak_status(u8 code)
 	}
 }
 
+/* What a READ's requester has asked for again had only been late. */
+static void note_twice(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	if (rx->pkt.op->class == WIRE_CLASS_READ_RESPONSE)
+		qp->sq.order.twice++;
+}
+
 /* It says what comes behind something that is missing: kept until that has come. */
 static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	const enum sroce_keep kept = sroce_keep(qp, &qp->sq.kept, rx);
 
-	if (kept == SROCE_KEPT_TWICE)
+	if (kept == SROCE_KEPT_TWICE) {
 		sroce_qp_count(qp, STALE_ACK);
+		note_twice(qp, rx);
+	}
 	sroce_gaps_arrived(&qp->sq, rx->pkt.psn);
 	sroce_repair_nak(qp, 0);
 	if (kept == SROCE_KEPT_APART)
@@ -511,6 +520,7 @@ void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 	if (wire_psn_diff(pkt->psn, sq->psn_una) < 0 ||
 	    wire_psn_diff(pkt->psn, sq->psn_end) >= 0) {
 		sroce_qp_count(qp, STALE_ACK);
+		note_twice(qp, rx);
 		return;
 	}
 

@@ -5,6 +5,9 @@
  * have not come. It sends each of them once, and those that still are missing
  * when an answer is overdue once more. The oldest is repair.c's as well, and the
  * timers are: a report that is lost costs time and nothing else.
+ *
+ * Of a network that reorders it learns that what it sent again had not been lost, and
+ * how long to wait before that.
  */
 #include "sroce.h"
 #include "trace.h"
@@ -58,6 +61,11 @@ void sroce_gaps_moved(struct sroce_qp *qp, u32 num)
 		cwnd->recover = una;
 }
 
+static u32 gap_end(const struct sroce_gap *gap)
+{
+	return wire_psn_add(gap->psn, gap->num);
+}
+
 static bool gap_has(const struct sroce_gap *gap, u32 psn)
 {
 	const s32 off = wire_psn_diff(psn, gap->psn);
@@ -73,6 +81,92 @@ static const struct sroce_gap *find_gap(const struct sroce_sweep *sweep, u32 psn
 		if (gap_has(&sweep->gap[i], psn))
 			return &sweep->gap[i];
 	return NULL;
+}
+
+/* Packets that were sent again, of which so many that came twice tell something */
+#define ORDER_SAMPLE	32
+
+/* In a row: few of those came twice */
+#define ORDER_FEW	4
+
+/* What is later than the longest has to be sent again. Below the shortest, none is late. */
+#define ORDER_MIN_NS	(128 * NSEC_PER_USEC)
+#define ORDER_MAX_NS	(4 * NSEC_PER_MSEC)
+
+/**
+ * sroce_order_reset - as in a new queue pair: the network keeps the order
+ * @sq: send side, the caller's
+ */
+void sroce_order_reset(struct sroce_sq *sq)
+{
+	sq->order = (struct sroce_order) {};
+}
+
+/* The timer is to find time for what is sent after that. */
+static u32 most_wait(const struct sroce_sq *sq)
+{
+	const u8 timeout = container_of(sq, struct sroce_qp, sq)->attr.timeout;
+
+	return timeout ? min_t(u64, 4096ULL << timeout >> 2, ORDER_MAX_NS) : ORDER_MAX_NS;
+}
+
+/**
+ * sroce_order_again - packets have been sent again, each alone
+ * @sq: send side, the caller's
+ * @num: packets
+ * @probe: as nothing was heard, and the answer may have been lost
+ *
+ * Where most of what came behind a gap came twice, it had only been late: next time it
+ * has twice as long. Where few did, for long enough, it has half of that.
+ */
+void sroce_order_again(struct sroce_sq *sq, u32 num, bool probe)
+{
+	struct sroce_order *o = &sq->order;
+	u32 twice;
+
+	if (probe)
+		o->probed += num;
+	else
+		o->again += num;
+	if (o->again < ORDER_SAMPLE)
+		return;
+	twice = o->twice - min(o->twice, o->probed);
+	if (twice > o->again / 2) {
+		o->few = 0;
+		o->wait = min(max_t(u32, 2 * o->wait, ORDER_MIN_NS), most_wait(sq));
+	} else if (twice > o->again / 8) {
+		o->few = 0;
+	} else if (++o->few == ORDER_FEW) {
+		o->few = 0;
+		o->wait = o->wait > ORDER_MIN_NS ? o->wait / 2 : 0;
+	}
+	o->again = 0;
+	o->probed = 0;
+	o->twice = 0;
+}
+
+/* The peer counts requests that come twice. Of two reports, the later may come first. */
+static void note_twice(struct sroce_order *o, u16 twice)
+{
+	const s16 more = twice - o->peer_twice;
+
+	if (more <= 0)
+		return;
+	o->peer_twice = twice;
+	o->twice += more;
+}
+
+/* What is missing may be late, from a peer of whom all that is missing can be had at once. */
+static bool holds(const struct sroce_sq *sq)
+{
+	return sq->order.wait && sq->repair.reports;
+}
+
+static void hold(struct sroce_gap *gap, ktime_t now)
+{
+	gap->due = false;
+	gap->held = true;
+	gap->sent = now;
 }
 
 /* As one of several that are missing, or as a request that is */
@@ -98,7 +192,7 @@ static const struct sroce_gap *find_again(const struct sroce_sweep *sweep, u32 p
  */
 bool sroce_gaps_overtaken(const struct sroce_sq *sq, ktime_t sent, u32 behind, ktime_t now)
 {
-	const u64 wait = max(sq->repair.took, sroce_cwnd_least(sq));
+	const u64 wait = max3(sq->repair.took, sroce_cwnd_least(sq), (u64)sq->order.wait);
 
 	return wait && wire_psn_diff(sq->sweep.newest, behind) > OVERTAKEN &&
 	       ktime_after(now, ktime_add_ns(sent, wait));
@@ -107,6 +201,8 @@ bool sroce_gaps_overtaken(const struct sroce_sq *sq, ktime_t sent, u32 behind, k
 /* If nothing tells, when an answer is overdue: twice that, as a probe sees to the oldest. */
 static bool overdue(const struct sroce_sq *sq, const struct sroce_gap *gap, ktime_t now)
 {
+	if (gap->held)
+		return !ktime_before(now, ktime_add_ns(gap->sent, sq->order.wait));
 	return sroce_gaps_overtaken(sq, gap->sent, gap->behind, now) ||
 	       ktime_after(now, ktime_add_ns(gap->sent, 2 * sroce_repair_answer_ns(sq, now)));
 }
@@ -120,6 +216,7 @@ static bool overdue(const struct sroce_sq *sq, const struct sroce_gap *gap, ktim
 void sroce_gaps_sent(const struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 {
 	gap->due = false;
+	gap->held = false;
 	gap->sent = now;
 	gap->behind = sq->psn_end;
 }
@@ -129,7 +226,7 @@ void sroce_gaps_sent(const struct sroce_sq *sq, struct sroce_gap *gap, ktime_t n
  * @sq: send side, the caller's
  * @now: the time
  *
- * Return: true as long as its answer is not overdue.
+ * Return: true as long as its answer is not overdue, or it is held.
  */
 bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now)
 {
@@ -143,7 +240,7 @@ bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now)
  * @sq: send side, the caller's
  * @now: the time
  *
- * Return: that; KTIME_MAX if it has not been sent again so.
+ * Return: that, or until when it is held; KTIME_MAX if it has not been sent again so.
  */
 ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now)
 {
@@ -151,7 +248,65 @@ ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now)
 
 	if (!gap || gap->due)
 		return KTIME_MAX;
+	if (gap->held)
+		return ktime_add_ns(gap->sent, sq->order.wait);
 	return ktime_add_ns(gap->sent, sroce_repair_answer_ns(sq, now));
+}
+
+/* It has been late for too long. Return: packets that are lost by that. */
+static u32 give_up(struct sroce_sweep *sweep, struct sroce_gap *gap)
+{
+	gap->held = false;
+	gap->due = true;
+	sweep->due = true;
+	return gap->num;
+}
+
+/**
+ * sroce_gaps_release - send again what has been held for long enough
+ * @qp: queue pair; the caller owns its send side
+ * @now: the time
+ *
+ * Return: true if the oldest packet is among it, or is held longer: no probe is due.
+ */
+bool sroce_gaps_release(struct sroce_qp *qp, ktime_t now)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_sweep *sweep = &sq->sweep;
+	bool oldest = false;
+	u32 i, lost = 0;
+
+	for (i = 0; i < sweep->num; i++) {
+		struct sroce_gap *gap = &sweep->gap[i];
+
+		if (!gap->held || wire_psn_diff(gap_end(gap), sq->psn_una) <= 0)
+			continue;
+		oldest |= gap_has(gap, sq->psn_una);
+		if (overdue(sq, gap, now))
+			lost += give_up(sweep, gap);
+	}
+	if (lost)
+		sroce_cwnd_loss(qp, lost);
+	return oldest;
+}
+
+/**
+ * sroce_gaps_hold - the oldest packet is missing: may it only be late?
+ * @qp: queue pair; the caller owns its send side
+ *
+ * Where it is not known as a gap yet, a report comes behind the NAK, or the gap is about to
+ * be seen between responses; where neither is, a probe comes.
+ *
+ * Return: true if so, or if it has been held, and is sent again with the other gaps;
+ * otherwise it is repair.c's.
+ */
+bool sroce_gaps_hold(struct sroce_qp *qp)
+{
+	const struct sroce_sq *sq = &qp->sq;
+
+	if (!holds(sq))
+		return false;
+	return !find_again(&sq->sweep, sq->psn_una) || sroce_gaps_release(qp, ktime_get());
 }
 
 /**
@@ -169,11 +324,6 @@ void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now)
 	    wire_psn_diff(end, wire_psn_add(gap->psn, gap->num)) >= 0) {
 		sroce_gaps_sent(&qp->sq, gap, now);
 	}
-}
-
-static u32 gap_end(const struct sroce_gap *gap)
-{
-	return wire_psn_add(gap->psn, gap->num);
 }
 
 /* A part of a READ is given in order: is @gap missing in one up to @end, asked for at @sent? */
@@ -212,7 +362,8 @@ static void inherit(const struct sroce_sq *sq, const struct sroce_gap *known,
 	const s32 done = wire_psn_diff(known->psn, gap->psn);
 
 	gap->due = known->due || overdue(sq, known, now) ||
-		   is_hole(sq, gap, gap_end(known), known->sent, now);
+		   (!known->held && is_hole(sq, gap, gap_end(known), known->sent, now));
+	gap->held = known->held && !gap->due;
 	gap->sent = known->sent;
 	gap->behind = known->behind;
 	if (known->due && done > 0) {
@@ -225,7 +376,7 @@ static void inherit(const struct sroce_sq *sq, const struct sroce_gap *known,
  * What has been missing before is so still, unless it shrank or fell apart: no gap
  * ever grows, and what had arrived is not missing. A peer that says so gets it
  * when that is overdue, as what has been sent. Return: packets that were not known
- * to be missing.
+ * to be lost.
  */
 static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied)
 {
@@ -251,12 +402,18 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 		known = find_gap(&old, wire_psn_add(gap->psn, gap->num - 1));
 		if (known) {
 			inherit(sq, known, gap, now);
+			lost += known->held && gap->due ? gap->num : 0;
 		} else if (!implied && wire_psn_diff(gap_end(gap), old.end) <= 0) {
 			sroce_gaps_sent(sq, gap, now);
 		} else {
-			lost += gap->num;
+			const u32 num = gap->num;
+
 			if (!i)
 				less_repair(sq, gap, now);
+			if (gap->due && holds(sq))
+				hold(gap, now);
+			else
+				lost += num;
 		}
 		sweep->due |= gap->due;
 	}
@@ -265,12 +422,29 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 	return lost;
 }
 
+/**
+ * sroce_gaps_await - a probe would come later than the oldest packet, if that is held
+ * @sq: send side, the caller's
+ */
+void sroce_gaps_await(struct sroce_sq *sq)
+{
+	const struct sroce_gap *gap = find_gap(&sq->sweep, sq->psn_una);
+	ktime_t until;
+
+	if (!gap || !gap->held)
+		return;
+	until = ktime_add_ns(gap->sent, sq->order.wait);
+	if (ktime_before(until, sq->repair.probe_due))
+		sq->repair.probe_due = until;
+}
+
 static void sweep_gaps(struct sroce_qp *qp, const struct wire_gaps *gaps, bool implied)
 {
 	const u32 lost = merge(&qp->sq, gaps, implied);
 
 	if (lost)
 		sroce_cwnd_loss(qp, lost);
+	sroce_gaps_await(&qp->sq);
 	trace_sroce_gaps(qp, qp->sq.psn_una, gaps->num, gaps->end);
 }
 
@@ -322,6 +496,7 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 	}
 	/* of a READ's requester, most come late or have nothing else to say */
 	sq->repair.reports = true;
+	note_twice(&sq->order, gaps.twice);
 	if (!gaps.num)
 		return;
 	/* with what answers later ones kept, the peer has got on since it said this */

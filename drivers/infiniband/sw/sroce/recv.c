@@ -351,6 +351,7 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	rq->report = false;
 	rq->greet = false;
 	rq->greetings = 0;
+	rq->twice = 0;
 	/* there is no path that it could take any more */
 	clear_bit(SROCE_RESP_CNP, &rq->flags);
 	while ((late = list_first_entry_or_null(&rq->late, struct sroce_late, entry)))
@@ -968,8 +969,10 @@ static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
 		return;
 	opens = sroce_kept_opens(qp, &rq->kept, rx->pkt.psn);
 	kept = sroce_keep(qp, &rq->kept, rx);
-	if (kept == SROCE_KEPT_TWICE)
+	if (kept == SROCE_KEPT_TWICE) {
 		sroce_qp_count(qp, DUPLICATE);
+		rq->twice++;
+	}
 	if (opens && kept == SROCE_KEPT_APART)
 		report(rq);
 	recv_gap(qp);
@@ -1000,9 +1003,12 @@ static void recv_reliable(struct sroce_qp *qp, struct sroce_rx *rx)
 	if (ahead < 0) {
 		/* it has been executed: say so again, and that is all (9.7.5.1.2) */
 		sroce_qp_count(qp, DUPLICATE);
-		if (!recv_ops[pkt->op->class].resource)
+		if (!recv_ops[pkt->op->class].resource) {
+			rq->twice++;
 			respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
-		else if (!sroce_resp_again(qp, pkt))
+			return;
+		}
+		if (!sroce_resp_again(qp, pkt))
 			sroce_qp_count(qp, DUPLICATE_DROPPED);
 	} else if (ahead > 0) {
 		recv_early(qp, rx);

@@ -52,8 +52,9 @@ static bool calm(const struct sroce_sq *sq, ktime_t now)
 static u64 probe_min(const struct sroce_sq *sq)
 {
 	const struct sroce_qp *qp = container_of(sq, struct sroce_qp, sq);
+	const u64 least = READ_ONCE(qp->pace.limited) ? PROBE_MARKED_NS : PROBE_MIN_NS;
 
-	return READ_ONCE(qp->pace.limited) ? PROBE_MARKED_NS : PROBE_MIN_NS;
+	return max_t(u64, least, sq->order.wait);
 }
 
 /* Until a probe is due, by the round trips of packets that were sent once */
@@ -114,9 +115,11 @@ void sroce_repair_forget(struct sroce_qp *qp)
  */
 void sroce_repair_reset(struct sroce_qp *qp)
 {
-	struct sroce_repair *r = &qp->sq.repair;
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_repair *r = &sq->repair;
 
 	sroce_repair_forget(qp);
+	sroce_order_reset(sq);
 	r->peer = SROCE_PEER_UNKNOWN;
 	r->reports = false;
 	r->probes = 0;
@@ -195,6 +198,10 @@ void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome)
 	 */
 	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una || under_way(sq))
 		return;
+	/* with responses kept, no report of requests would be believed */
+	if ((!told || (sq->repair.peer == SROCE_PEER_KEEPS && !sq->kept.num)) &&
+	    sroce_gaps_hold(qp))
+		return;
 	sroce_cwnd_loss(qp, 1);
 	if (!told) {
 		sroce_qp_count(qp, IMPLIED_NAK);
@@ -223,6 +230,7 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end)
 	const ktime_t now = ktime_get();
 
 	sroce_gaps_repaired(qp, end, now);
+	sroce_order_again(sq, wire_psn_diff(end, r->psn), r->probes);
 	r->out = true;
 	r->end = end;
 	r->sent = now;
@@ -248,6 +256,7 @@ void sroce_repair_swept(struct sroce_qp *qp)
 	/* of the oldest, and not of those that have become known since */
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
 		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << probe_shift(r));
+	sroce_gaps_await(sq);
 }
 
 /* What comes sooner than any round trip answers an earlier sending. */
@@ -360,7 +369,7 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
 		return;
 	r->probe_due = KTIME_MAX;
 	/* nothing is out, or all is about to be sent again */
-	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una)
+	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una || sroce_gaps_release(qp, now))
 		return;
 	r->probes++;
 	sroce_qp_count(qp, TAIL_PROBES);

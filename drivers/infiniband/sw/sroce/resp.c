@@ -517,12 +517,13 @@ static void send_report(struct sroce_qp *qp, u32 psn, const struct wire_gaps *ga
  */
 static void give_greeting(struct sroce_qp *qp)
 {
-	const struct wire_gaps none = {};
+	struct wire_gaps none = {};
 	struct sroce_rq *rq = &qp->rq;
 	u32 psn;
 
 	spin_lock_bh(&rq->lock);
 	rq->greet = false;
+	none.twice = rq->twice;
 	psn = wire_psn_add(rq->epsn, -1);
 	spin_unlock_bh(&rq->lock);
 	send_report(qp, psn, &none);
@@ -539,6 +540,7 @@ static void give_report(struct sroce_qp *qp)
 	rq->report = false;
 	psn = rq->epsn;
 	sroce_kept_gaps(qp, &rq->kept, psn, &gaps);
+	gaps.twice = rq->twice;
 	spin_unlock_bh(&rq->lock);
 	if (gaps.num)
 		send_report(qp, psn, &gaps);

@@ -946,10 +946,14 @@ static bool sweep_gap(struct send_turn *turn, struct sroce_gap *gap, enum send_r
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
 	const u32 end = wire_psn_add(gap->psn, gap->num);
+	const u32 from = wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn;
 
-	sroce_send_seek(qp, wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn);
+	sroce_send_seek(qp, from);
 	turn->ask_psn = wire_psn_add(end, -1);
 	*res = send_gap(turn, end);
+	/* it may have gone beyond: a READ that has not arrived goes as a whole */
+	sroce_order_again(sq, clamp(wire_psn_diff(sq->psn_nxt, from), 0, wire_psn_diff(end, from)),
+			  false);
 	if (wire_psn_diff(sq->psn_nxt, end) < 0) {
 		gap->num = wire_psn_diff(end, sq->psn_nxt);
 		gap->psn = sq->psn_nxt;

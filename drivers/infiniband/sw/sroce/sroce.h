@@ -800,17 +800,37 @@ struct sroce_repair {
 };
 
 /**
+ * struct sroce_order - does the network reorder? (gaps.c)
+ * @wait: nanoseconds that a packet may come later than others, before it is taken for lost
+ * @again: packets sent again since that was looked at, as others came before them
+ * @probed: and as nothing was heard
+ * @twice: packets that came twice meanwhile
+ * @few: times in a row that those were few
+ * @peer_twice: the peer's count of requests, as it was last heard
+ */
+struct sroce_order {
+	u32 wait;
+	u32 again;
+	u32 probed;
+	u32 twice;
+	u8 few;
+	u16 peer_twice;
+};
+
+/**
  * struct sroce_gap - packets of a window that are missing, in a row
  * @psn: the first
  * @num: how many
  * @due: they are to be sent again
- * @sent: else, when they last were
+ * @held: they have not been: they may only be late
+ * @sent: else, when they last were; with @held, when that was seen
  * @behind: and the first PSN that had not been sent before that
  */
 struct sroce_gap {
 	u32 psn;
 	u16 num;
 	bool due;
+	bool held;
 	u32 behind;
 	ktime_t sent;
 };
@@ -1059,6 +1079,7 @@ struct sroce_sq {
 	struct list_head late;
 
 	/* large, and seldom used: behind what every message of many queue pairs has to load */
+	struct sroce_order order;
 	struct sroce_sweep sweep;
 	struct sroce_fault fault;
 	struct hrtimer linger;
@@ -1200,7 +1221,8 @@ enum sroce_resp_flag {
  * @unreported: what such a requester was not told of
  * @report: else, one of what is missing is due
  * @greet: it is to be told that there are such reports
- * @greetings: that it has been told so
+ * @greetings: times that it has been told so
+ * @twice: packets that had come before; it wraps
  * @flags: enum sroce_resp_flag
  * @task: gives responses where the caller of their reason must not
  * @res: responder resources, a ring
@@ -1261,6 +1283,7 @@ struct sroce_rq {
 	bool report;
 	bool greet;
 	u8 greetings;
+	u16 twice;
 
 	unsigned long flags;
 	struct sroce_res *res;
@@ -1997,6 +2020,11 @@ void sroce_gaps_moved(struct sroce_qp *qp, u32 num);
 bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now);
 ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now);
 void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now);
+void sroce_gaps_await(struct sroce_sq *sq);
+bool sroce_gaps_hold(struct sroce_qp *qp);
+bool sroce_gaps_release(struct sroce_qp *qp, ktime_t now);
+void sroce_order_reset(struct sroce_sq *sq);
+void sroce_order_again(struct sroce_sq *sq, u32 num, bool probe);
 
 /* pace.c */
 void sroce_cwnd_reset(struct sroce_qp *qp);

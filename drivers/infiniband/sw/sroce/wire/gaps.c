@@ -21,7 +21,7 @@ void wire_gaps_put(__u8 *p, const struct wire_gaps *gaps)
 	p += 4;
 	for (i = 0; i < gaps->num; i++, p += 4)
 		put_pair(p, gaps->gap[i].first, gaps->gap[i].num);
-	put_pair(p, gaps->end, 0);
+	put_pair(p, gaps->end, gaps->twice);
 }
 
 /**
@@ -54,5 +54,6 @@ int wire_gaps_get(const __u8 *p, __u32 len, struct wire_gaps *gaps)
 	}
 	gaps->num = num;
 	gaps->end = wire_get16(p);
-	return (num ? gaps->end <= behind : gaps->end) || wire_get16(p + 2) ? -1 : 0;
+	gaps->twice = wire_get16(p + 2);
+	return (num ? gaps->end <= behind : gaps->end) ? -1 : 0;
 }

@@ -10,7 +10,8 @@
  * that is missing: a word that says whose it is, then words of two numbers of 16
  * bits each, for every gap the first packet, counted from the BTH's PSN, and how
  * many there are. The last word has the packet behind all that is known of, and
- * none.
+ * how many requests have come twice since the connection began, modulo 2^16: where
+ * that grows with what is sent again, nothing was lost, and the network reorders.
  *
  * A report without gaps says who its sender is, and no more: who is asked again for
  * a READ tells by it that several parts may be asked for at a time.
@@ -30,11 +31,13 @@
  * struct wire_gaps - packets that are missing, of a run
  * @num: gaps
  * @end: packets of the run, those that are missing included
+ * @twice: requests that had come before; it wraps
  * @gap: by PSN: its first packet, counted from that of the run, and its packets
  */
 struct wire_gaps {
 	__u32 num;
 	__u32 end;
+	__u16 twice;
 	struct wire_gap {
 		__u16 first;
 		__u16 num;
