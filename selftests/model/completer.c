@@ -140,6 +140,7 @@ static void ack_rnr(u32 psn, u8 syndrome)
 		}
 		sq->rnr_left--;
 	}
+	order_again((u32)wire_psn_diff(sq->psn_nxt, psn), true);
 	send_seek(psn);
 	retry_rnr(syndrome & WIRE_AETH_VALUE_MASK);
 }
@@ -335,10 +336,12 @@ void ack_packet(struct rx *rx)
 	if (sq->err)
 		return;
 	/* older than anything outstanding, or of what was never sent: 9.7.5.2.1 */
-	if (wire_psn_diff(pkt->psn, sq->psn_una) < 0 || wire_psn_diff(pkt->psn, sq->psn_end) >= 0) {
+	if (wire_psn_diff(pkt->psn, sq->psn_una) < 0) {
 		note_twice(rx);
 		return;
 	}
+	if (wire_psn_diff(pkt->psn, sq->psn_end) >= 0)
+		return;
 	if (pkt->op->class != WIRE_CLASS_GAPS)
 		ack_take(rx);
 	else if (!w.plan.plain_requester)

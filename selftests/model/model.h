@@ -233,6 +233,7 @@ struct order {
 	u32 twice;
 	u8 few;
 	u16 peer_twice;
+	ktime_t until;
 };
 
 struct gap {
@@ -240,6 +241,7 @@ struct gap {
 	u16 num;
 	bool due;
 	bool held;
+	bool told;
 	u32 behind;
 	ktime_t sent;
 };
@@ -267,7 +269,7 @@ void gaps_report(const struct rx *rx);
 void gaps_implied(void);
 void gaps_request(u32 psn);
 void gaps_await(void);
-bool gaps_hold(void);
+bool gaps_hold(bool told);
 bool gaps_release(ktime_t now);
 void gaps_audit(void);
 void order_reset(void);
@@ -328,6 +330,7 @@ u64 repair_answer_ns(ktime_t now);
 void retry_progress(void);
 void retry_rnr(u8 code);
 void repair_forget(void);
+void repair_missing(ktime_t now);
 void repair_nak(u8 syndrome);
 void repair_moved(void);
 void repair_acked(void);

@@ -153,7 +153,8 @@ plant "the newest that has come falls behind" sweep.c \
 	'/if (wire_psn_diff(sweep->newest, sq->psn_una) < 0)/,+1d'
 # seldom by itself, as few schedules are long enough to learn that
 plant "nobody comes for what is held" sweep.c '/^void gaps_await/,/^}/s/if (gap/if (0 \&\& gap/'
-plant "what is held next waits for a probe" sweep.c '/^ktime_t gaps_due/,/^}/s/if (gap->held)/if (0)/'
+plant "what is held next waits for a probe" requester.c \
+	'/^static void repair_arm/,/^}/s/gaps_await();//'
 plant "a probe comes for what is held" requester.c 's/ || gaps_release(now))/)/'
 plant "what is held is so for ever" sweep.c \
 	'/^static bool overdue/,/^}/s/return now >= gap->sent.*/return false;/'

@@ -104,6 +104,7 @@ static void repair(bool told)
 static void repair_oldest(void)
 {
 	sq->repair.out = false;
+	order_again(1, true);
 	repair(false);
 }
 
@@ -126,7 +127,7 @@ void repair_nak(u8 syndrome)
 		return;
 	/* with responses kept, no report of requests would be believed */
 	if (!w.plan.plain_requester &&
-	    (!told || (sq->repair.peer == PEER_KEEPS && !sq->kept.num)) && gaps_hold())
+	    (!told || (sq->repair.peer == PEER_KEEPS && !sq->kept.num)) && gaps_hold(told))
 		return;
 	if (w.plan.plain_requester) {
 		if (told || !sq->went_back || ktime_get() >= sq->went_back + (s64)sq->srtt)
@@ -146,6 +147,11 @@ void repair_nak(u8 syndrome)
 	}
 }
 
+void repair_missing(ktime_t now)
+{
+	sq->repair.lossy = now + LOSSY_NS;
+}
+
 static void repair_sent(u32 end)
 {
 	struct repair *r = &sq->repair;
@@ -157,7 +163,7 @@ static void repair_sent(u32 end)
 	r->end = end;
 	r->sent = now;
 	r->behind = sq->psn_end;
-	r->lossy = now + LOSSY_NS;
+	repair_missing(now);
 	r->probe_due = KTIME_MAX;
 	if (r->probes < PROBES_MAX)
 		r->probe_due = now + (s64)(repair_answer_ns(now) << probe_shift(r));
@@ -171,7 +177,7 @@ static void repair_swept(void)
 	struct repair *r = &sq->repair;
 	const ktime_t now = ktime_get();
 
-	r->lossy = now + LOSSY_NS;
+	repair_missing(now);
 	/* of the oldest, and not of those that have become known since */
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
 		r->probe_due = now + (s64)(repair_answer_ns(now) << probe_shift(r));
@@ -224,10 +230,12 @@ void repair_moved(void)
 /* All from psn_una on: a peer of whom nothing better is known gets it. */
 static void rest(ktime_t now)
 {
-	if (sq->repair.peer == PEER_KEEPS)
+	if (sq->repair.peer == PEER_KEEPS) {
+		order_again(1, true);
 		repair(false);
-	else
+	} else {
 		retry_go_back(now, 0, false);
+	}
 }
 
 void repair_acked(void)
@@ -286,6 +294,7 @@ static void repair_arm(ktime_t now)
 		return;
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
 		r->probe_due = min(now + (s64)(probe_ns(now) << probe_shift(r)), gaps_due(now));
+	gaps_await();
 }
 
 /* retry.c */
@@ -333,6 +342,7 @@ void retry_go_back(ktime_t now, u8 syndrome, bool counts)
 	}
 	sq->retry_left -= counts;
 	sq->went_back = now;
+	order_again((u32)wire_psn_diff(sq->psn_nxt, sq->psn_una), true);
 	seen[SEEN_GO_BACK]++;
 	repair_vain();
 	trace("go back psn=%u counts=%d left=%u", sq->psn_una, counts, sq->retry_left);
@@ -900,14 +910,15 @@ static bool sweep_gap(struct send_turn *turn, struct gap *gap, enum send_result 
 {
 	const u32 end = wire_psn_add(gap->psn, gap->num);
 	const u32 from = wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn;
+	const bool request = gap == &sq->sweep.request;
 	s32 num;
 
 	send_seek(from);
 	turn->ask_psn = wire_psn_add(end, -1U);
 	*res = send_gap(turn, end);
-	/* it may have gone beyond: a READ that has not arrived goes as a whole */
-	num = min(wire_psn_diff(sq->psn_nxt, from), wire_psn_diff(end, from));
-	order_again((u32)max(num, 0), false);
+	num = max(wire_psn_diff(sq->psn_nxt, from), 0);
+	/* all the response to a READ may come twice, if its request has; else what is asked for */
+	order_again((u32)(request ? num : min(num, wire_psn_diff(end, from))), request);
 	if (wire_psn_diff(sq->psn_nxt, end) < 0) {
 		gap->num = (u16)wire_psn_diff(end, sq->psn_nxt);
 		gap->psn = sq->psn_nxt;

@@ -26,6 +26,11 @@ void gaps_arrived(u32 psn)
 		sq->sweep.newest = psn;
 }
 
+static u32 gap_end(const struct gap *gap)
+{
+	return wire_psn_add(gap->psn, gap->num);
+}
+
 void gaps_moved(u32 num)
 {
 	struct sweep *sweep = &sq->sweep;
@@ -36,11 +41,9 @@ void gaps_moved(u32 num)
 		sweep->newest = sq->psn_una;
 	if (wire_psn_diff(sweep->end, sq->psn_una) < 0)
 		sweep->end = sq->psn_una;
-}
-
-static u32 gap_end(const struct gap *gap)
-{
-	return wire_psn_add(gap->psn, gap->num);
+	/* and so would gaps */
+	if (sweep->num && wire_psn_diff(gap_end(&sweep->gap[sweep->num - 1]), sq->psn_una) <= 0)
+		sweep->num = 0;
 }
 
 static bool gap_has(const struct gap *gap, u32 psn)
@@ -64,11 +67,13 @@ static const struct gap *find_gap(const struct sweep *sweep, u32 psn)
 #define ORDER_FEW	4
 #define ORDER_MIN_NS	(u32)(128 * NSEC_PER_USEC)
 #define ORDER_MAX_NS	(u32)(4 * NSEC_PER_MSEC)
+#define ORDER_AGE_NS	(10 * NSEC_PER_SEC)
+#define TWICE_LATE	1024
 
 /* Some schedules begin with what others may never get to. */
 void order_reset(void)
 {
-	sq->order = (struct order) { .wait = w.plan.wait };
+	sq->order = (struct order) { .wait = w.plan.wait, .until = ktime_get() + ORDER_AGE_NS };
 }
 
 static u32 most_wait(void)
@@ -76,10 +81,33 @@ static u32 most_wait(void)
 	return min((u32)(4096U << w.plan.timeout >> 2), ORDER_MAX_NS);
 }
 
+static void wait_more(struct order *o)
+{
+	seen[SEEN_WAITS_MORE]++;
+	o->few = 0;
+	o->wait = min(max(2 * o->wait, ORDER_MIN_NS), most_wait());
+	o->until = ktime_get() + ORDER_AGE_NS;
+}
+
+static void wait_less(struct order *o)
+{
+	seen[SEEN_WAITS_LESS] += !!o->wait;
+	o->few = 0;
+	o->wait = o->wait > ORDER_MIN_NS ? o->wait / 2 : 0;
+}
+
+static void age(struct order *o, ktime_t now)
+{
+	if (!o->wait || now < o->until)
+		return;
+	wait_less(o);
+	o->until = now + ORDER_AGE_NS;
+}
+
 void order_again(u32 num, bool probe)
 {
 	struct order *o = &sq->order;
-	u32 twice;
+	u32 probes, twice;
 
 	if (probe)
 		o->probed += num;
@@ -87,32 +115,30 @@ void order_again(u32 num, bool probe)
 		o->again += num;
 	if (o->again < w.plan.order_sample)
 		return;
-	twice = o->twice - min(o->twice, o->probed);
-	if (twice > o->again / 2) {
-		seen[SEEN_WAITS_MORE]++;
+	probes = min(o->twice, o->probed);
+	twice = o->twice - probes;
+	if (twice > o->again / 2 && twice <= 2 * o->again)
+		wait_more(o);
+	else if (twice > o->again / 8 && twice <= 2 * o->again)
 		o->few = 0;
-		o->wait = min(max(2 * o->wait, ORDER_MIN_NS), most_wait());
-	} else if (twice > o->again / 8) {
-		o->few = 0;
-	} else if (++o->few == ORDER_FEW) {
-		seen[SEEN_WAITS_LESS] += !!o->wait;
-		o->few = 0;
-		o->wait = o->wait > ORDER_MIN_NS ? o->wait / 2 : 0;
-	}
+	else if (++o->few == ORDER_FEW)
+		wait_less(o);
 	o->again = 0;
-	o->probed = 0;
+	/* they may be on their way, or did not come twice at all */
+	o->probed = (o->probed - probes) / 2;
 	o->twice = 0;
 }
 
-/* The peer counts requests that come twice. Of two reports, the later may come first. */
+/* The peer counts requests that come twice. */
 static void note_twice(struct order *o, u16 twice)
 {
 	const s16 more = (s16)(twice - o->peer_twice);
 
-	if (more <= 0)
+	if (more < 0 && more > -TWICE_LATE)
 		return;
 	o->peer_twice = twice;
-	o->twice += (u32)more;
+	if (more > 0)
+		o->twice += (u32)more;
 }
 
 /* What is missing may be late, from a peer of whom all that is missing can be had at once. */
@@ -125,6 +151,7 @@ static void hold(struct gap *gap, ktime_t now)
 {
 	seen[SEEN_HELD]++;
 	trace("held psn=%u num=%u", gap->psn, gap->num);
+	repair_missing(now);
 	gap->due = false;
 	gap->held = true;
 	gap->sent = now;
@@ -164,6 +191,7 @@ void gaps_sent(struct gap *gap, ktime_t now)
 {
 	gap->due = false;
 	gap->held = false;
+	gap->told = false;
 	gap->sent = now;
 	gap->behind = sq->psn_end;
 }
@@ -181,24 +209,33 @@ ktime_t gaps_due(ktime_t now)
 
 	if (!gap || gap->due)
 		return KTIME_MAX;
-	if (gap->held)
-		return gap->sent + (s64)sq->order.wait;
 	return gap->sent + (s64)repair_answer_ns(now);
 }
 
 /* It has been late for too long. */
-static void give_up(struct sweep *sweep, struct gap *gap)
+static void give_up(struct gap *gap)
 {
 	seen[SEEN_RELEASED]++;
 	gap->held = false;
 	gap->due = true;
-	sweep->due = true;
+	sq->sweep.due = true;
+}
+
+/* It costs the retry that the NAK would have cost, and has the whole of its time (9.7.6.1.3). */
+static void retry_told(void)
+{
+	if (!sq->retry_left) {
+		send_fail(WC_RETRY_EXC_ERR, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
+		return;
+	}
+	sq->retry_left--;
+	sq->deadline = KTIME_MAX;
 }
 
 bool gaps_release(ktime_t now)
 {
 	struct sweep *sweep = &sq->sweep;
-	bool oldest = false;
+	bool oldest = false, told = false;
 	u32 i;
 
 	for (i = 0; i < sweep->num; i++) {
@@ -207,17 +244,45 @@ bool gaps_release(ktime_t now)
 		if (!gap->held || wire_psn_diff(gap_end(gap), sq->psn_una) <= 0)
 			continue;
 		oldest |= gap_has(gap, sq->psn_una);
-		if (overdue(gap, now))
-			give_up(sweep, gap);
+		if (!overdue(gap, now))
+			continue;
+		told |= gap->told && gap_has(gap, sq->psn_una);
+		give_up(gap);
 	}
+	if (told)
+		retry_told();
 	return oldest;
 }
 
-bool gaps_hold(void)
+/* A NAK names the oldest packet, and the report behind it has not come. */
+static void hold_oldest(ktime_t now)
 {
+	struct sweep *sweep = &sq->sweep;
+
+	/* what responses told of is over: none is kept */
+	if (sweep->implied)
+		sweep->num = 0;
+	sweep->implied = false;
+	sweep->num = min(sweep->num + 1, (u32)WIRE_GAPS_MAX);
+	memmove(sweep->gap + 1, sweep->gap, (sweep->num - 1) * sizeof(sweep->gap[0]));
+	sweep->gap[0] = (struct gap) { .psn = sq->psn_una, .num = 1, .told = true };
+	hold(&sweep->gap[0], now);
+	gaps_await();
+}
+
+bool gaps_hold(bool told)
+{
+	const ktime_t now = ktime_get();
+
 	if (!holds())
 		return false;
-	return !find_again(&sq->sweep, sq->psn_una) || gaps_release(ktime_get());
+	if (!find_again(&sq->sweep, sq->psn_una)) {
+		if (told)
+			hold_oldest(now);
+		else
+			gaps_implied();
+	}
+	return gaps_release(now) || gaps_under_way(now);
 }
 
 void gaps_repaired(u32 end, ktime_t now)
@@ -269,6 +334,7 @@ static void inherit(const struct gap *known, struct gap *gap, ktime_t now)
 	gap->due = known->due || overdue(known, now) ||
 		   (!known->held && is_hole(gap, gap_end(known), known->sent, now));
 	gap->held = known->held && !gap->due;
+	gap->told = known->told;
 	gap->sent = known->sent;
 	gap->behind = known->behind;
 	if (known->due && done > 0) {
@@ -290,6 +356,7 @@ static void merge(const struct wire_gaps *gaps, bool implied)
 	const ktime_t now = ktime_get();
 	u32 i;
 
+	age(&sq->order, now);
 	sweep->due = sweep->request.due;
 	sweep->implied = implied;
 	sweep->num = gaps->num;
@@ -308,7 +375,11 @@ static void merge(const struct wire_gaps *gaps, bool implied)
 			inherit(known, gap, now);
 		} else if (!implied && wire_psn_diff(gap_end(gap), old.end) <= 0) {
 			seen[SEEN_CONTRADICTED]++;
-			gaps_sent(gap, now);
+			/* or what responses told of has displaced it */
+			if (holds())
+				hold(gap, now);
+			else
+				gaps_sent(gap, now);
 		} else {
 			if (!i)
 				less_repair(gap, now);

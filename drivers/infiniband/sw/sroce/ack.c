@@ -149,6 +149,7 @@ static void ack_rnr(struct sroce_qp *qp, u32 psn, u8 syndrome)
 		sq->rnr_left--;
 	}
 	trace_sroce_retransmit(qp, psn);
+	sroce_order_again(sq, wire_psn_diff(sq->psn_nxt, psn), true);
 	sroce_send_seek(qp, psn);
 	sroce_retry_rnr(qp, syndrome & WIRE_AETH_VALUE_MASK);
 }
@@ -520,7 +521,8 @@ void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 	if (wire_psn_diff(pkt->psn, sq->psn_una) < 0 ||
 	    wire_psn_diff(pkt->psn, sq->psn_end) >= 0) {
 		sroce_qp_count(qp, STALE_ACK);
-		note_twice(qp, rx);
+		if (wire_psn_diff(pkt->psn, sq->psn_una) < 0)
+			note_twice(qp, rx);
 		return;
 	}
 

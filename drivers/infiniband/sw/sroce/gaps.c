@@ -40,6 +40,11 @@ void sroce_gaps_arrived(struct sroce_sq *sq, u32 psn)
 		sq->sweep.newest = psn;
 }
 
+static u32 gap_end(const struct sroce_gap *gap)
+{
+	return wire_psn_add(gap->psn, gap->num);
+}
+
 /**
  * sroce_gaps_moved - @psn_una has moved
  * @qp: queue pair; the caller owns its send side
@@ -59,11 +64,9 @@ void sroce_gaps_moved(struct sroce_qp *qp, u32 num)
 		sweep->end = una;
 	if (wire_psn_diff(cwnd->recover, una) < 0)
 		cwnd->recover = una;
-}
-
-static u32 gap_end(const struct sroce_gap *gap)
-{
-	return wire_psn_add(gap->psn, gap->num);
+	/* and so would gaps */
+	if (sweep->num && wire_psn_diff(gap_end(&sweep->gap[sweep->num - 1]), una) <= 0)
+		sweep->num = 0;
 }
 
 static bool gap_has(const struct sroce_gap *gap, u32 psn)
@@ -93,6 +96,12 @@ static const struct sroce_gap *find_gap(const struct sroce_sweep *sweep, u32 psn
 #define ORDER_MIN_NS	(128 * NSEC_PER_USEC)
 #define ORDER_MAX_NS	(4 * NSEC_PER_MSEC)
 
+/* Networks change. To learn it once more costs ORDER_SAMPLE packets. */
+#define ORDER_AGE_NS	(10 * NSEC_PER_SEC)
+
+/* A peer's count that is so much less than it was is of another report, which came late */
+#define TWICE_LATE	1024
+
 /**
  * sroce_order_reset - as in a new queue pair: the network keeps the order
  * @sq: send side, the caller's
@@ -110,19 +119,43 @@ static u32 most_wait(const struct sroce_sq *sq)
 	return timeout ? min_t(u64, 4096ULL << timeout >> 2, ORDER_MAX_NS) : ORDER_MAX_NS;
 }
 
+static void wait_more(struct sroce_sq *sq)
+{
+	struct sroce_order *o = &sq->order;
+
+	o->few = 0;
+	o->wait = min(max_t(u32, 2 * o->wait, ORDER_MIN_NS), most_wait(sq));
+	o->until = ktime_add_ns(ktime_get(), ORDER_AGE_NS);
+}
+
+static void wait_less(struct sroce_order *o)
+{
+	o->few = 0;
+	o->wait = o->wait > ORDER_MIN_NS ? o->wait / 2 : 0;
+}
+
+static void age(struct sroce_order *o, ktime_t now)
+{
+	if (!o->wait || ktime_before(now, o->until))
+		return;
+	wait_less(o);
+	o->until = ktime_add_ns(now, ORDER_AGE_NS);
+}
+
 /**
- * sroce_order_again - packets have been sent again, each alone
+ * sroce_order_again - packets have been sent again
  * @sq: send side, the caller's
  * @num: packets
- * @probe: as nothing was heard, and the answer may have been lost
+ * @probe: not as others had come before them: the peer may have had them
  *
- * Where most of what came behind a gap came twice, it had only been late: next time it
- * has twice as long. Where few did, for long enough, it has half of that.
+ * Where most of what others had overtaken came twice, it had only been late: next time it
+ * has twice as long. Where few did, for long enough, it has half of that. Where much more
+ * did, it is the network that doubles packets, which says nothing of their order.
  */
 void sroce_order_again(struct sroce_sq *sq, u32 num, bool probe)
 {
 	struct sroce_order *o = &sq->order;
-	u32 twice;
+	u32 probes, twice;
 
 	if (probe)
 		o->probed += num;
@@ -130,30 +163,30 @@ void sroce_order_again(struct sroce_sq *sq, u32 num, bool probe)
 		o->again += num;
 	if (o->again < ORDER_SAMPLE)
 		return;
-	twice = o->twice - min(o->twice, o->probed);
-	if (twice > o->again / 2) {
+	probes = min(o->twice, o->probed);
+	twice = o->twice - probes;
+	if (twice > o->again / 2 && twice <= 2 * o->again)
+		wait_more(sq);
+	else if (twice > o->again / 8 && twice <= 2 * o->again)
 		o->few = 0;
-		o->wait = min(max_t(u32, 2 * o->wait, ORDER_MIN_NS), most_wait(sq));
-	} else if (twice > o->again / 8) {
-		o->few = 0;
-	} else if (++o->few == ORDER_FEW) {
-		o->few = 0;
-		o->wait = o->wait > ORDER_MIN_NS ? o->wait / 2 : 0;
-	}
+	else if (++o->few == ORDER_FEW)
+		wait_less(o);
 	o->again = 0;
-	o->probed = 0;
+	/* they may be on their way, or did not come twice at all */
+	o->probed = (o->probed - probes) / 2;
 	o->twice = 0;
 }
 
-/* The peer counts requests that come twice. Of two reports, the later may come first. */
+/* The peer counts requests that come twice. */
 static void note_twice(struct sroce_order *o, u16 twice)
 {
 	const s16 more = twice - o->peer_twice;
 
-	if (more <= 0)
+	if (more < 0 && more > -TWICE_LATE)
 		return;
 	o->peer_twice = twice;
-	o->twice += more;
+	if (more > 0)
+		o->twice += more;
 }
 
 /* What is missing may be late, from a peer of whom all that is missing can be had at once. */
@@ -162,8 +195,9 @@ static bool holds(const struct sroce_sq *sq)
 	return sq->order.wait && sq->repair.reports;
 }
 
-static void hold(struct sroce_gap *gap, ktime_t now)
+static void hold(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 {
+	sroce_repair_missing(sq, now);
 	gap->due = false;
 	gap->held = true;
 	gap->sent = now;
@@ -217,6 +251,7 @@ void sroce_gaps_sent(const struct sroce_sq *sq, struct sroce_gap *gap, ktime_t n
 {
 	gap->due = false;
 	gap->held = false;
+	gap->told = false;
 	gap->sent = now;
 	gap->behind = sq->psn_end;
 }
@@ -240,7 +275,7 @@ bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now)
  * @sq: send side, the caller's
  * @now: the time
  *
- * Return: that, or until when it is held; KTIME_MAX if it has not been sent again so.
+ * Return: that; KTIME_MAX if it has not been sent again so. See sroce_gaps_await().
  */
 ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now)
 {
@@ -248,18 +283,29 @@ ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now)
 
 	if (!gap || gap->due)
 		return KTIME_MAX;
-	if (gap->held)
-		return ktime_add_ns(gap->sent, sq->order.wait);
 	return ktime_add_ns(gap->sent, sroce_repair_answer_ns(sq, now));
 }
 
 /* It has been late for too long. Return: packets that are lost by that. */
-static u32 give_up(struct sroce_sweep *sweep, struct sroce_gap *gap)
+static u32 give_up(struct sroce_sq *sq, struct sroce_gap *gap)
 {
 	gap->held = false;
 	gap->due = true;
-	sweep->due = true;
-	return gap->num;
+	sq->sweep.due = true;
+	return min_t(u32, gap->num, wire_psn_diff(gap_end(gap), sq->psn_una));
+}
+
+/* It costs the retry that the NAK would have cost, and has the whole of its time (9.7.6.1.3). */
+static void retry_told(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	if (!sq->retry_left) {
+		sroce_send_fail(qp, IB_WC_RETRY_EXC_ERR, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
+		return;
+	}
+	sq->retry_left--;
+	sq->deadline = KTIME_MAX;
 }
 
 /**
@@ -273,7 +319,7 @@ bool sroce_gaps_release(struct sroce_qp *qp, ktime_t now)
 {
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_sweep *sweep = &sq->sweep;
-	bool oldest = false;
+	bool oldest = false, told = false;
 	u32 i, lost = 0;
 
 	for (i = 0; i < sweep->num; i++) {
@@ -282,31 +328,56 @@ bool sroce_gaps_release(struct sroce_qp *qp, ktime_t now)
 		if (!gap->held || wire_psn_diff(gap_end(gap), sq->psn_una) <= 0)
 			continue;
 		oldest |= gap_has(gap, sq->psn_una);
-		if (overdue(sq, gap, now))
-			lost += give_up(sweep, gap);
+		if (!overdue(sq, gap, now))
+			continue;
+		told |= gap->told && gap_has(gap, sq->psn_una);
+		lost += give_up(sq, gap);
 	}
 	if (lost)
 		sroce_cwnd_loss(qp, lost);
+	if (told)
+		retry_told(qp);
 	return oldest;
+}
+
+/* A NAK names the oldest packet, and the report behind it has not come. */
+static void hold_oldest(struct sroce_sq *sq, ktime_t now)
+{
+	struct sroce_sweep *sweep = &sq->sweep;
+
+	/* what responses told of is over: none is kept */
+	if (sweep->implied)
+		sweep->num = 0;
+	sweep->implied = false;
+	sweep->num = min_t(u32, sweep->num + 1, WIRE_GAPS_MAX);
+	memmove(sweep->gap + 1, sweep->gap, (sweep->num - 1) * sizeof(sweep->gap[0]));
+	sweep->gap[0] = (struct sroce_gap) { .psn = sq->psn_una, .num = 1, .told = true };
+	hold(sq, &sweep->gap[0], now);
+	sroce_gaps_await(sq);
 }
 
 /**
  * sroce_gaps_hold - the oldest packet is missing: may it only be late?
  * @qp: queue pair; the caller owns its send side
- *
- * Where it is not known as a gap yet, a report comes behind the NAK, or the gap is about to
- * be seen between responses; where neither is, a probe comes.
+ * @told: a NAK says so, and no response is kept; else responses do
  *
  * Return: true if so, or if it has been held, and is sent again with the other gaps;
  * otherwise it is repair.c's.
  */
-bool sroce_gaps_hold(struct sroce_qp *qp)
+bool sroce_gaps_hold(struct sroce_qp *qp, bool told)
 {
-	const struct sroce_sq *sq = &qp->sq;
+	struct sroce_sq *sq = &qp->sq;
+	const ktime_t now = ktime_get();
 
 	if (!holds(sq))
 		return false;
-	return !find_again(&sq->sweep, sq->psn_una) || sroce_gaps_release(qp, ktime_get());
+	if (!find_again(&sq->sweep, sq->psn_una)) {
+		if (told)
+			hold_oldest(sq, now);
+		else
+			sroce_gaps_implied(qp);
+	}
+	return sroce_gaps_release(qp, now) || sroce_gaps_under_way(sq, now);
 }
 
 /**
@@ -364,6 +435,7 @@ static void inherit(const struct sroce_sq *sq, const struct sroce_gap *known,
 	gap->due = known->due || overdue(sq, known, now) ||
 		   (!known->held && is_hole(sq, gap, gap_end(known), known->sent, now));
 	gap->held = known->held && !gap->due;
+	gap->told = known->told;
 	gap->sent = known->sent;
 	gap->behind = known->behind;
 	if (known->due && done > 0) {
@@ -386,6 +458,7 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 	const ktime_t now = ktime_get();
 	u32 i, lost = 0;
 
+	age(&sq->order, now);
 	sweep->due = sweep->request.due;
 	sweep->implied = implied;
 	sweep->num = gaps->num;
@@ -404,14 +477,18 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 			inherit(sq, known, gap, now);
 			lost += known->held && gap->due ? gap->num : 0;
 		} else if (!implied && wire_psn_diff(gap_end(gap), old.end) <= 0) {
-			sroce_gaps_sent(sq, gap, now);
+			/* or what responses told of has displaced it */
+			if (holds(sq))
+				hold(sq, gap, now);
+			else
+				sroce_gaps_sent(sq, gap, now);
 		} else {
 			const u32 num = gap->num;
 
 			if (!i)
 				less_repair(sq, gap, now);
 			if (gap->due && holds(sq))
-				hold(gap, now);
+				hold(sq, gap, now);
 			else
 				lost += num;
 		}
@@ -423,7 +500,7 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 }
 
 /**
- * sroce_gaps_await - a probe would come later than the oldest packet, if that is held
+ * sroce_gaps_await - where the oldest packet is held, a probe comes when it is not any more
  * @sq: send side, the caller's
  */
 void sroce_gaps_await(struct sroce_sq *sq)

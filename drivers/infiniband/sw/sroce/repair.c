@@ -160,6 +160,7 @@ static void repair(struct sroce_qp *qp, bool told)
 void sroce_repair_oldest(struct sroce_qp *qp)
 {
 	qp->sq.repair.out = false;
+	sroce_order_again(&qp->sq, 1, true);
 	repair(qp, false);
 }
 
@@ -200,7 +201,7 @@ void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome)
 		return;
 	/* with responses kept, no report of requests would be believed */
 	if ((!told || (sq->repair.peer == SROCE_PEER_KEEPS && !sq->kept.num)) &&
-	    sroce_gaps_hold(qp))
+	    sroce_gaps_hold(qp, told))
 		return;
 	sroce_cwnd_loss(qp, 1);
 	if (!told) {
@@ -216,6 +217,16 @@ void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome)
 		sq->deadline = KTIME_MAX;
 		repair(qp, true);
 	}
+}
+
+/**
+ * sroce_repair_missing - for a while, the network is taken for one that loses packets
+ * @sq: send side, the caller's
+ * @now: the time
+ */
+void sroce_repair_missing(struct sroce_sq *sq, ktime_t now)
+{
+	sq->repair.lossy = ktime_add_ns(now, LOSSY_NS);
 }
 
 /**
@@ -235,7 +246,7 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end)
 	r->end = end;
 	r->sent = now;
 	r->behind = sq->psn_end;
-	r->lossy = ktime_add_ns(now, LOSSY_NS);
+	sroce_repair_missing(sq, now);
 	r->probe_due = KTIME_MAX;
 	if (r->probes < PROBES_MAX)
 		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << probe_shift(r));
@@ -252,7 +263,7 @@ void sroce_repair_swept(struct sroce_qp *qp)
 	struct sroce_repair *r = &sq->repair;
 	const ktime_t now = ktime_get();
 
-	r->lossy = ktime_add_ns(now, LOSSY_NS);
+	sroce_repair_missing(sq, now);
 	/* of the oldest, and not of those that have become known since */
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
 		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << probe_shift(r));
@@ -307,10 +318,12 @@ void sroce_repair_moved(struct sroce_qp *qp)
 /* All from psn_una on: a peer of whom nothing better is known gets it. */
 static void rest(struct sroce_qp *qp, ktime_t now)
 {
-	if (qp->sq.repair.peer == SROCE_PEER_KEEPS)
+	if (qp->sq.repair.peer == SROCE_PEER_KEEPS) {
+		sroce_order_again(&qp->sq, 1, true);
 		repair(qp, false);
-	else
+	} else {
 		sroce_retry_go_back(qp, now, 0, false);
+	}
 }
 
 /**
@@ -392,6 +405,7 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
 		r->probe_due = min_t(ktime_t, sroce_gaps_due(sq, now),
 				     ktime_add_ns(now, probe_ns(sq, now) << probe_shift(r)));
+	sroce_gaps_await(sq);
 }
 
 /**

@@ -88,6 +88,7 @@ void sroce_retry_go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome, bool cou
 	}
 	sq->retry_left -= counts;
 	sq->went_back = now;
+	sroce_order_again(sq, wire_psn_diff(sq->psn_nxt, sq->psn_una), true);
 	sroce_qp_count(qp, GO_BACKS);
 	sroce_repair_vain(qp);
 	trace_sroce_retransmit(qp, sq->psn_una);

@@ -947,13 +947,15 @@ static bool sweep_gap(struct send_turn *turn, struct sroce_gap *gap, enum send_r
 	struct sroce_sq *sq = &qp->sq;
 	const u32 end = wire_psn_add(gap->psn, gap->num);
 	const u32 from = wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn;
+	const bool request = gap == &sq->sweep.request;
+	s32 num;
 
 	sroce_send_seek(qp, from);
 	turn->ask_psn = wire_psn_add(end, -1);
 	*res = send_gap(turn, end);
-	/* it may have gone beyond: a READ that has not arrived goes as a whole */
-	sroce_order_again(sq, clamp(wire_psn_diff(sq->psn_nxt, from), 0, wire_psn_diff(end, from)),
-			  false);
+	num = max(wire_psn_diff(sq->psn_nxt, from), 0);
+	/* all the response to a READ may come twice, if its request has; else what is asked for */
+	sroce_order_again(sq, request ? num : min(num, wire_psn_diff(end, from)), request);
 	if (wire_psn_diff(sq->psn_nxt, end) < 0) {
 		gap->num = wire_psn_diff(end, sq->psn_nxt);
 		gap->psn = sq->psn_nxt;
@@ -1130,6 +1132,7 @@ static void fault_run(struct sroce_qp *qp)
 	if (sq->missed && sq->una != sq->fetched) {
 		sroce_repair_forget(qp);
 		sroce_gaps_reset(qp);
+		sroce_order_again(sq, wire_psn_diff(sq->psn_nxt, sq->psn_una), true);
 		sroce_send_seek(qp, sq->psn_una);
 	}
 	sq->missed = false;

@@ -803,9 +803,10 @@ struct sroce_repair {
  * struct sroce_order - does the network reorder? (gaps.c)
  * @wait: nanoseconds that a packet may come later than others, before it is taken for lost
  * @again: packets sent again since that was looked at, as others came before them
- * @probed: and as nothing was heard
+ * @probed: those that were for other reasons, and whose peer may have had them
  * @twice: packets that came twice meanwhile
  * @few: times in a row that those were few
+ * @until: if they have not been many by then, @wait is shorter
  * @peer_twice: the peer's count of requests, as it was last heard
  */
 struct sroce_order {
@@ -815,6 +816,7 @@ struct sroce_order {
 	u32 twice;
 	u8 few;
 	u16 peer_twice;
+	ktime_t until;
 };
 
 /**
@@ -823,6 +825,7 @@ struct sroce_order {
  * @num: how many
  * @due: they are to be sent again
  * @held: they have not been: they may only be late
+ * @told: and a NAK has asked for the first
  * @sent: else, when they last were; with @held, when that was seen
  * @behind: and the first PSN that had not been sent before that
  */
@@ -831,6 +834,7 @@ struct sroce_gap {
 	u16 num;
 	bool due;
 	bool held;
+	bool told;
 	u32 behind;
 	ktime_t sent;
 };
@@ -2021,7 +2025,7 @@ bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now);
 ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now);
 void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now);
 void sroce_gaps_await(struct sroce_sq *sq);
-bool sroce_gaps_hold(struct sroce_qp *qp);
+bool sroce_gaps_hold(struct sroce_qp *qp, bool told);
 bool sroce_gaps_release(struct sroce_qp *qp, ktime_t now);
 void sroce_order_reset(struct sroce_sq *sq);
 void sroce_order_again(struct sroce_sq *sq, u32 num, bool probe);
@@ -2087,6 +2091,7 @@ void sroce_retry_go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome, bool cou
 /* repair.c */
 void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome);
 void sroce_repair_oldest(struct sroce_qp *qp);
+void sroce_repair_missing(struct sroce_sq *sq, ktime_t now);
 void sroce_repair_sent(struct sroce_qp *qp, u32 end);
 void sroce_repair_moved(struct sroce_qp *qp);
 void sroce_repair_acked(struct sroce_qp *qp);

@@ -11,9 +11,9 @@
  * bits each, for every gap the first packet, counted from the BTH's PSN, and how
  * many there are. The last word has the packet behind all that is known of, and
  * how many requests have come twice since the connection began, modulo 2^16: where
- * that grows with what is sent again, nothing was lost, and the network reorders.
+ * that grows with what is sent again, it had not been lost, and the network reorders.
  *
- * A report without gaps says who its sender is, and no more: who is asked again for
+ * A report without gaps says who its sender is, and counts: who is asked again for
  * a READ tells by it that several parts may be asked for at a time.
  */
 #ifndef SROCE_WIRE_GAPS_H
