@@ -501,6 +501,7 @@ void gaps_audit(void)
 	    wire_psn_diff(sweep->end, sq->psn_end) > 0)
 		failed("PSNs %u to %u are out, but %u and %u have come", sq->psn_una, sq->psn_end,
 		       sweep->newest, sweep->end);
-	if (!sq->err && oldest && oldest->held && !sq->repair.out && sq->timer > oldest->sent + (s64)sq->order.wait)
+	if (!sq->err && oldest && oldest->held && !sq->repair.out &&
+	    sq->timer > oldest->sent + (s64)sq->order.wait)
 		failed("PSN %u is held, and nobody comes for it", sq->psn_una);
 }

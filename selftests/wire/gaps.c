@@ -138,7 +138,7 @@ static void test_lengths(void)
 	for (num = 0; num <= SPEC_GAPS_MAX; num++) {
 		memset(p, 0, sizeof(p));
 		good = make_good(p, num);
-		/* cut by words, its last gap may be taken for the end: what spoils it is the ICRC's */
+		/* cut by words, its last gap may be taken for the end: the ICRC is to find that */
 		for (len = 0; len < ROOM; len++)
 			if (len > good || len % 4 ? !get(p, len, NULL) : !judged(p, len))
 				wrong(&bad, "%u gaps, %u bytes", num, len);
@@ -146,7 +146,7 @@ static void test_lengths(void)
 			if (!get(p, ends[i], NULL))
 				wrong(&bad, "%u gaps, %u bytes", num, ends[i]);
 	}
-	ok(!bad, "a report that is cut is judged as the model judges it, one that is longer refused");
+	ok(!bad, "a report that is cut is judged as the map has it, one that is longer refused");
 }
 
 static void test_too_many(void)
