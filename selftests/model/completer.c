@@ -140,7 +140,6 @@ static void ack_rnr(u32 psn, u8 syndrome)
 		}
 		sq->rnr_left--;
 	}
-	order_again((u32)wire_psn_diff(sq->psn_nxt, psn), true);
 	send_seek(psn);
 	retry_rnr(syndrome & WIRE_AETH_VALUE_MASK);
 }

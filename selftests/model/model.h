@@ -205,6 +205,7 @@ struct repair {
 	bool due;
 	bool out;
 	bool told;
+	bool blind;
 	bool once;
 	bool hold;
 	u8 peer;
@@ -331,6 +332,7 @@ void retry_progress(void);
 void retry_rnr(u8 code);
 void repair_forget(void);
 void repair_missing(ktime_t now);
+void repair_told(bool alone);
 void repair_nak(u8 syndrome);
 void repair_moved(void);
 void repair_acked(void);

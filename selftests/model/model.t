@@ -140,7 +140,7 @@ plant "a request that is missing is sent again as a part of it" requester.c \
 plant "what follows a part of a READ is sent as one" requester.c \
 	'/^static enum send_result send_missing/,/^}/s/^\tturn->read_len = 0;$//'
 plant "a part of a READ is longer than what is missing" requester.c \
-	'/^static enum send_result send_missing/,/^}/s/sq->psn_nxt) \* MTU/& + MTU/'
+	'/^static enum send_result send_missing/,/^}/s/psn) \* MTU/& + MTU/'
 plant "a gap that a turn does not end begins where it did" requester.c \
 	'/^static bool sweep_gap/,/^}/s/gap->psn = sq->psn_nxt;//'
 plant "reports that end now here, now there, are news" sweep.c \

@@ -96,6 +96,7 @@ static void repair(bool told)
 	r->due = true;
 	r->out = false;
 	r->told = told;
+	r->blind = false;
 	/* the rest may have to follow, and nothing new before that */
 	r->hold = told && r->peer == PEER_UNKNOWN;
 	r->rest_due = KTIME_MAX;
@@ -104,8 +105,8 @@ static void repair(bool told)
 static void repair_oldest(void)
 {
 	sq->repair.out = false;
-	order_again(1, true);
 	repair(false);
+	sq->repair.blind = true;
 }
 
 /* Is the packet at psn_una on its way again, or about to be? */
@@ -119,16 +120,38 @@ static bool under_way(void)
 		!gaps_overtaken(r->sent, r->behind, now));
 }
 
+void repair_told(bool alone)
+{
+	if (!sq->retry_left) {
+		send_fail(WC_RETRY_EXC_ERR, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
+		return;
+	}
+	sq->retry_left--;
+	/* the peer is there: what is sent again has the whole of its time (9.7.6.1.3) */
+	sq->deadline = KTIME_MAX;
+	if (alone)
+		repair(true);
+}
+
+static bool may_hold(bool told)
+{
+	const struct repair *r = &sq->repair;
+
+	if (w.plan.plain_requester || !told)
+		return !w.plan.plain_requester;
+	return r->peer == PEER_KEEPS && !sq->kept.num && !(r->out && r->end == sq->psn_una);
+}
+
 void repair_nak(u8 syndrome)
 {
 	const bool told = syndrome == (WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
 
 	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una || under_way())
 		return;
-	/* with responses kept, no report of requests would be believed */
-	if (!w.plan.plain_requester &&
-	    (!told || (sq->repair.peer == PEER_KEEPS && !sq->kept.num)) && gaps_hold(told))
+	if (may_hold(told) && gaps_hold(told)) {
+		sq->repair.rest_due = KTIME_MAX;
 		return;
+	}
 	if (w.plan.plain_requester) {
 		if (told || !sq->went_back || ktime_get() >= sq->went_back + (s64)sq->srtt)
 			retry_go_back(ktime_get(), syndrome, told);
@@ -137,13 +160,8 @@ void repair_nak(u8 syndrome)
 		repair(false);
 	} else if (sq->repair.peer == PEER_DROPS) {
 		retry_nak(syndrome);
-	} else if (!sq->retry_left) {
-		send_fail(WC_RETRY_EXC_ERR, syndrome);
 	} else {
-		sq->retry_left--;
-		/* the peer is there: what is sent again has the whole of its time (9.7.6.1.3) */
-		sq->deadline = KTIME_MAX;
-		repair(true);
+		repair_told(true);
 	}
 }
 
@@ -158,7 +176,7 @@ static void repair_sent(u32 end)
 	const ktime_t now = ktime_get();
 
 	gaps_repaired(end, now);
-	order_again((u32)wire_psn_diff(end, r->psn), r->probes);
+	order_again((u32)wire_psn_diff(end, r->psn), r->probes || r->blind);
 	r->out = true;
 	r->end = end;
 	r->sent = now;
@@ -231,8 +249,8 @@ void repair_moved(void)
 static void rest(ktime_t now)
 {
 	if (sq->repair.peer == PEER_KEEPS) {
-		order_again(1, true);
 		repair(false);
+		sq->repair.blind = true;
 	} else {
 		retry_go_back(now, 0, false);
 	}
@@ -543,6 +561,7 @@ struct send_turn {
 	bool alone;
 	u32 ask_psn;
 	u32 read_len;
+	bool request;
 };
 
 enum send_result {
@@ -861,13 +880,19 @@ static enum send_result send_missing(struct send_turn *turn, u32 end)
 {
 	const struct msg *swqe = &w.msg[sq->nxt];
 	const u32 behind = wire_psn_add(swqe->first_psn, swqe->num_pkts);
+	const u32 psn = sq->psn_nxt;
 	enum send_result res;
+	s32 num;
 
 	if (sq->sweep.implied && swqe_op(sq->nxt)->kind == SEND_READ &&
 	    wire_psn_diff(end, behind) < 0)
-		turn->read_len = (u32)wire_psn_diff(end, sq->psn_nxt) * MTU;
+		turn->read_len = (u32)wire_psn_diff(end, psn) * MTU;
 	seen[SEEN_SWEPT]++;
 	res = send_packet(turn);
+	/* so much may come twice; of a READ request, all of its response */
+	num = turn->read_len ? wire_psn_diff(end, psn) : wire_psn_diff(sq->psn_nxt, psn);
+	if (res == SENT)
+		order_again((u32)num, turn->request);
 	turn->read_len = 0;
 	return res;
 }
@@ -910,15 +935,10 @@ static bool sweep_gap(struct send_turn *turn, struct gap *gap, enum send_result 
 {
 	const u32 end = wire_psn_add(gap->psn, gap->num);
 	const u32 from = wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn;
-	const bool request = gap == &sq->sweep.request;
-	s32 num;
 
 	send_seek(from);
 	turn->ask_psn = wire_psn_add(end, -1U);
 	*res = send_gap(turn, end);
-	num = max(wire_psn_diff(sq->psn_nxt, from), 0);
-	/* all the response to a READ may come twice, if its request has; else what is asked for */
-	order_again((u32)(request ? num : min(num, wire_psn_diff(end, from))), request);
 	if (wire_psn_diff(sq->psn_nxt, end) < 0) {
 		gap->num = (u16)wire_psn_diff(end, sq->psn_nxt);
 		gap->psn = sq->psn_nxt;
@@ -941,7 +961,9 @@ static enum send_result sweep_request(struct send_turn *turn, u32 psn_nxt)
 	seen[SEEN_REQUEST_AGAIN]++;
 	trace("request psn=%u again", sweep->request.psn);
 	sweep->implied = false;
+	turn->request = true;
 	sweep_gap(turn, &sweep->request, &res);
+	turn->request = false;
 	sweep->implied = implied;
 	return res;
 }

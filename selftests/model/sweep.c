@@ -68,6 +68,7 @@ static const struct gap *find_gap(const struct sweep *sweep, u32 psn)
 #define ORDER_MIN_NS	(u32)(128 * NSEC_PER_USEC)
 #define ORDER_MAX_NS	(u32)(4 * NSEC_PER_MSEC)
 #define ORDER_AGE_NS	(10 * NSEC_PER_SEC)
+#define ORDER_PROBED	1024U
 #define TWICE_LATE	1024
 
 /* Some schedules begin with what others may never get to. */
@@ -98,10 +99,10 @@ static void wait_less(struct order *o)
 
 static void age(struct order *o, ktime_t now)
 {
-	if (!o->wait || now < o->until)
-		return;
-	wait_less(o);
-	o->until = now + ORDER_AGE_NS;
+	while (o->wait && now >= o->until) {
+		wait_less(o);
+		o->until += ORDER_AGE_NS;
+	}
 }
 
 void order_again(u32 num, bool probe)
@@ -110,7 +111,7 @@ void order_again(u32 num, bool probe)
 	u32 probes, twice;
 
 	if (probe)
-		o->probed += num;
+		o->probed = min(o->probed + num, ORDER_PROBED);
 	else
 		o->again += num;
 	if (o->again < w.plan.order_sample)
@@ -221,22 +222,24 @@ static void give_up(struct gap *gap)
 	sq->sweep.due = true;
 }
 
-/* It costs the retry that the NAK would have cost, and has the whole of its time (9.7.6.1.3). */
-static void retry_told(void)
+/* As if its NAK came now: one packet is sent again by repair.c, several are by the sweep. */
+static void give_up_told(struct gap *gap, ktime_t now)
 {
-	if (!sq->retry_left) {
-		send_fail(WC_RETRY_EXC_ERR, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
+	if (gap->num > 1) {
+		give_up(gap);
 		return;
 	}
-	sq->retry_left--;
-	sq->deadline = KTIME_MAX;
+	seen[SEEN_RELEASED]++;
+	gaps_sent(gap, now);
 }
 
 bool gaps_release(ktime_t now)
 {
 	struct sweep *sweep = &sq->sweep;
-	bool oldest = false, told = false;
+	bool oldest = false, told = false, alone = false;
 	u32 i;
+
+	age(&sq->order, now);
 
 	for (i = 0; i < sweep->num; i++) {
 		struct gap *gap = &sweep->gap[i];
@@ -246,11 +249,16 @@ bool gaps_release(ktime_t now)
 		oldest |= gap_has(gap, sq->psn_una);
 		if (!overdue(gap, now))
 			continue;
-		told |= gap->told && gap_has(gap, sq->psn_una);
-		give_up(gap);
+		if (gap->told && gap_has(gap, sq->psn_una)) {
+			told = true;
+			alone = gap->num == 1;
+			give_up_told(gap, now);
+		} else {
+			give_up(gap);
+		}
 	}
 	if (told)
-		retry_told();
+		repair_told(alone);
 	return oldest;
 }
 
@@ -267,6 +275,8 @@ static void hold_oldest(ktime_t now)
 	memmove(sweep->gap + 1, sweep->gap, (sweep->num - 1) * sizeof(sweep->gap[0]));
 	sweep->gap[0] = (struct gap) { .psn = sq->psn_una, .num = 1, .told = true };
 	hold(&sweep->gap[0], now);
+	/* what is sent again then has the whole of its time (9.7.6.1.3) */
+	sq->deadline = KTIME_MAX;
 	gaps_await();
 }
 
@@ -343,6 +353,17 @@ static void inherit(const struct gap *known, struct gap *gap, ktime_t now)
 	}
 }
 
+/* The first gap, of which a NAK has told, is longer than that: it is held no longer for it. */
+static void still_told(const struct sweep *old, struct gap *gap)
+{
+	const struct gap *oldest = find_gap(old, sq->psn_una);
+
+	if (!oldest || !oldest->held || !oldest->told)
+		return;
+	gap->told = true;
+	gap->sent = oldest->sent;
+}
+
 /*
  * What has been missing before is so still, unless it shrank or fell apart: no gap
  * ever grows, and what had arrived is not missing. A peer that says so gets it when
@@ -385,6 +406,8 @@ static void merge(const struct wire_gaps *gaps, bool implied)
 				less_repair(gap, now);
 			if (gap->due && holds())
 				hold(gap, now);
+			if (!i && gap->held)
+				still_told(&old, gap);
 		}
 		sweep->due |= gap->due;
 	}

@@ -149,7 +149,6 @@ static void ack_rnr(struct sroce_qp *qp, u32 psn, u8 syndrome)
 		sq->rnr_left--;
 	}
 	trace_sroce_retransmit(qp, psn);
-	sroce_order_again(sq, wire_psn_diff(sq->psn_nxt, psn), true);
 	sroce_send_seek(qp, psn);
 	sroce_retry_rnr(qp, syndrome & WIRE_AETH_VALUE_MASK);
 }

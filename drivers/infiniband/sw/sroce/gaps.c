@@ -99,6 +99,9 @@ static const struct sroce_gap *find_gap(const struct sroce_sweep *sweep, u32 psn
 /* Networks change. To learn it once more costs ORDER_SAMPLE packets. */
 #define ORDER_AGE_NS	(10 * NSEC_PER_SEC)
 
+/* More of them would hide for long what is learned from others */
+#define ORDER_PROBED	1024
+
 /* A peer's count that is so much less than it was is of another report, which came late */
 #define TWICE_LATE	1024
 
@@ -136,10 +139,10 @@ static void wait_less(struct sroce_order *o)
 
 static void age(struct sroce_order *o, ktime_t now)
 {
-	if (!o->wait || ktime_before(now, o->until))
-		return;
-	wait_less(o);
-	o->until = ktime_add_ns(now, ORDER_AGE_NS);
+	while (o->wait && !ktime_before(now, o->until)) {
+		wait_less(o);
+		o->until = ktime_add_ns(o->until, ORDER_AGE_NS);
+	}
 }
 
 /**
@@ -149,8 +152,8 @@ static void age(struct sroce_order *o, ktime_t now)
  * @probe: not as others had come before them: the peer may have had them
  *
  * Where most of what others had overtaken came twice, it had only been late: next time it
- * has twice as long. Where few did, for long enough, it has half of that. Where much more
- * did, it is the network that doubles packets, which says nothing of their order.
+ * has twice as long. Where few did, for long enough, it has half of that; or much more,
+ * as then it is the network that doubles packets.
  */
 void sroce_order_again(struct sroce_sq *sq, u32 num, bool probe)
 {
@@ -158,7 +161,7 @@ void sroce_order_again(struct sroce_sq *sq, u32 num, bool probe)
 	u32 probes, twice;
 
 	if (probe)
-		o->probed += num;
+		o->probed = min(o->probed + num, ORDER_PROBED);
 	else
 		o->again += num;
 	if (o->again < ORDER_SAMPLE)
@@ -295,17 +298,13 @@ static u32 give_up(struct sroce_sq *sq, struct sroce_gap *gap)
 	return min_t(u32, gap->num, wire_psn_diff(gap_end(gap), sq->psn_una));
 }
 
-/* It costs the retry that the NAK would have cost, and has the whole of its time (9.7.6.1.3). */
-static void retry_told(struct sroce_qp *qp)
+/* As if its NAK came now: one packet is sent again by repair.c, several are by the sweep. */
+static u32 give_up_told(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 {
-	struct sroce_sq *sq = &qp->sq;
-
-	if (!sq->retry_left) {
-		sroce_send_fail(qp, IB_WC_RETRY_EXC_ERR, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
-		return;
-	}
-	sq->retry_left--;
-	sq->deadline = KTIME_MAX;
+	if (gap->num > 1)
+		return give_up(sq, gap);
+	sroce_gaps_sent(sq, gap, now);
+	return 1;
 }
 
 /**
@@ -319,8 +318,10 @@ bool sroce_gaps_release(struct sroce_qp *qp, ktime_t now)
 {
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_sweep *sweep = &sq->sweep;
-	bool oldest = false, told = false;
+	bool oldest = false, told = false, alone = false;
 	u32 i, lost = 0;
+
+	age(&sq->order, now);
 
 	for (i = 0; i < sweep->num; i++) {
 		struct sroce_gap *gap = &sweep->gap[i];
@@ -330,13 +331,18 @@ bool sroce_gaps_release(struct sroce_qp *qp, ktime_t now)
 		oldest |= gap_has(gap, sq->psn_una);
 		if (!overdue(sq, gap, now))
 			continue;
-		told |= gap->told && gap_has(gap, sq->psn_una);
-		lost += give_up(sq, gap);
+		if (gap->told && gap_has(gap, sq->psn_una)) {
+			told = true;
+			alone = gap->num == 1;
+			lost += give_up_told(sq, gap, now);
+		} else {
+			lost += give_up(sq, gap);
+		}
 	}
 	if (lost)
 		sroce_cwnd_loss(qp, lost);
 	if (told)
-		retry_told(qp);
+		sroce_repair_told(qp, alone);
 	return oldest;
 }
 
@@ -353,6 +359,8 @@ static void hold_oldest(struct sroce_sq *sq, ktime_t now)
 	memmove(sweep->gap + 1, sweep->gap, (sweep->num - 1) * sizeof(sweep->gap[0]));
 	sweep->gap[0] = (struct sroce_gap) { .psn = sq->psn_una, .num = 1, .told = true };
 	hold(sq, &sweep->gap[0], now);
+	/* what is sent again then has the whole of its time (9.7.6.1.3) */
+	sq->deadline = KTIME_MAX;
 	sroce_gaps_await(sq);
 }
 
@@ -444,6 +452,18 @@ static void inherit(const struct sroce_sq *sq, const struct sroce_gap *known,
 	}
 }
 
+/* The first gap, of which a NAK has told, is longer than that: it is held no longer for it. */
+static void still_told(const struct sroce_sq *sq, const struct sroce_sweep *old,
+		       struct sroce_gap *gap)
+{
+	const struct sroce_gap *oldest = find_gap(old, sq->psn_una);
+
+	if (!oldest || !oldest->held || !oldest->told)
+		return;
+	gap->told = true;
+	gap->sent = oldest->sent;
+}
+
 /*
  * What has been missing before is so still, unless it shrank or fell apart: no gap
  * ever grows, and what had arrived is not missing. A peer that says so gets it
@@ -491,6 +511,8 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 				hold(sq, gap, now);
 			else
 				lost += num;
+			if (!i && gap->held)
+				still_told(sq, &old, gap);
 		}
 		sweep->due |= gap->due;
 	}

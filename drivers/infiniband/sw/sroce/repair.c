@@ -148,6 +148,7 @@ static void repair(struct sroce_qp *qp, bool told)
 	r->due = true;
 	r->out = false;
 	r->told = told;
+	r->blind = false;
 	/* the rest may have to follow, and nothing new before that */
 	r->hold = told && r->peer == SROCE_PEER_UNKNOWN;
 	r->rest_due = KTIME_MAX;
@@ -160,8 +161,8 @@ static void repair(struct sroce_qp *qp, bool told)
 void sroce_repair_oldest(struct sroce_qp *qp)
 {
 	qp->sq.repair.out = false;
-	sroce_order_again(&qp->sq, 1, true);
 	repair(qp, false);
+	qp->sq.repair.blind = true;
 }
 
 /* Is the packet at psn_una on its way again, or about to be? */
@@ -173,6 +174,41 @@ static bool under_way(const struct sroce_sq *sq)
 	return r->due || sroce_gaps_under_way(sq, now) ||
 	       (r->out && wire_psn_diff(sq->psn_una, r->end) < 0 &&
 		!sroce_gaps_overtaken(sq, r->sent, r->behind, now));
+}
+
+/**
+ * sroce_repair_told - what a NAK has asked for is about to be sent again: that is a retry
+ * @qp: queue pair; the caller owns its send side
+ * @alone: by itself; else with others, as a gap
+ *
+ * If none is left, the request fails. The peer is there, and what is sent again has the
+ * whole of its time (9.7.6.1.3).
+ */
+void sroce_repair_told(struct sroce_qp *qp, bool alone)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	if (!sq->retry_left) {
+		sroce_send_fail(qp, IB_WC_RETRY_EXC_ERR, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
+		return;
+	}
+	sq->retry_left--;
+	sq->deadline = KTIME_MAX;
+	if (alone)
+		repair(qp, true);
+}
+
+/*
+ * May it only be late? With responses kept, no report of requests would be believed; and what comes
+ * right behind a packet that was sent again is missing, with a burst.
+ */
+static bool may_hold(const struct sroce_sq *sq, bool told)
+{
+	const struct sroce_repair *r = &sq->repair;
+
+	if (!told)
+		return true;
+	return r->peer == SROCE_PEER_KEEPS && !sq->kept.num && !(r->out && r->end == sq->psn_una);
 }
 
 /**
@@ -199,23 +235,18 @@ void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome)
 	 */
 	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una || under_way(sq))
 		return;
-	/* with responses kept, no report of requests would be believed */
-	if ((!told || (sq->repair.peer == SROCE_PEER_KEEPS && !sq->kept.num)) &&
-	    sroce_gaps_hold(qp, told))
+	if (may_hold(sq, told) && sroce_gaps_hold(qp, told)) {
+		sq->repair.rest_due = KTIME_MAX;
 		return;
+	}
 	sroce_cwnd_loss(qp, 1);
 	if (!told) {
 		sroce_qp_count(qp, IMPLIED_NAK);
 		repair(qp, false);
 	} else if (sq->repair.peer == SROCE_PEER_DROPS) {
 		sroce_retry_nak(qp, syndrome);
-	} else if (!sq->retry_left) {
-		sroce_send_fail(qp, IB_WC_RETRY_EXC_ERR, syndrome);
 	} else {
-		sq->retry_left--;
-		/* the peer is there: what is sent again has the whole of its time (9.7.6.1.3) */
-		sq->deadline = KTIME_MAX;
-		repair(qp, true);
+		sroce_repair_told(qp, true);
 	}
 }
 
@@ -241,7 +272,7 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end)
 	const ktime_t now = ktime_get();
 
 	sroce_gaps_repaired(qp, end, now);
-	sroce_order_again(sq, wire_psn_diff(end, r->psn), r->probes);
+	sroce_order_again(sq, wire_psn_diff(end, r->psn), r->probes || r->blind);
 	r->out = true;
 	r->end = end;
 	r->sent = now;
@@ -319,8 +350,8 @@ void sroce_repair_moved(struct sroce_qp *qp)
 static void rest(struct sroce_qp *qp, ktime_t now)
 {
 	if (qp->sq.repair.peer == SROCE_PEER_KEEPS) {
-		sroce_order_again(&qp->sq, 1, true);
 		repair(qp, false);
+		qp->sq.repair.blind = true;
 	} else {
 		sroce_retry_go_back(qp, now, 0, false);
 	}

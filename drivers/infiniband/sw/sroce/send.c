@@ -44,6 +44,7 @@ struct send_turn {
 	bool alone;			/* it is sent again by itself: sroce_repair, sroce_sweep */
 	u32 ask_psn;			/* then, the packet that asks for an acknowledgement */
 	u32 read_len;			/* then, bytes that a READ asks for at most */
+	bool request;			/* it is sweep.request */
 	bool idle;			/* the ring has been found empty */
 };
 
@@ -893,12 +894,18 @@ static enum send_result send_missing(struct send_turn *turn, u32 end)
 	struct sroce_sq *sq = &qp->sq;
 	const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 	const u32 behind = wire_psn_add(swqe->first_psn, swqe->num_pkts);
+	const u32 psn = sq->psn_nxt;
 	enum send_result res;
+	u32 num;
 
 	if (sq->sweep.implied && swqe_op(sq, sq->nxt)->kind == SEND_READ &&
 	    wire_psn_diff(end, behind) < 0)
-		turn->read_len = wire_psn_diff(end, sq->psn_nxt) * qp->mtu;
+		turn->read_len = wire_psn_diff(end, psn) * qp->mtu;
 	res = send_packet(turn);
+	/* so much may come twice; of a READ request, all of its response */
+	num = turn->read_len ? wire_psn_diff(end, psn) : wire_psn_diff(sq->psn_nxt, psn);
+	if (res == SENT)
+		sroce_order_again(sq, num, turn->request);
 	turn->read_len = 0;
 	return res;
 }
@@ -947,15 +954,10 @@ static bool sweep_gap(struct send_turn *turn, struct sroce_gap *gap, enum send_r
 	struct sroce_sq *sq = &qp->sq;
 	const u32 end = wire_psn_add(gap->psn, gap->num);
 	const u32 from = wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn;
-	const bool request = gap == &sq->sweep.request;
-	s32 num;
 
 	sroce_send_seek(qp, from);
 	turn->ask_psn = wire_psn_add(end, -1);
 	*res = send_gap(turn, end);
-	num = max(wire_psn_diff(sq->psn_nxt, from), 0);
-	/* all the response to a READ may come twice, if its request has; else what is asked for */
-	sroce_order_again(sq, request ? num : min(num, wire_psn_diff(end, from)), request);
 	if (wire_psn_diff(sq->psn_nxt, end) < 0) {
 		gap->num = wire_psn_diff(end, sq->psn_nxt);
 		gap->psn = sq->psn_nxt;
@@ -976,7 +978,9 @@ static enum send_result sweep_request(struct send_turn *turn, u32 psn_nxt)
 	if (!sweep->request.due)
 		return SENT;
 	sweep->implied = false;
+	turn->request = true;
 	sweep_gap(turn, &sweep->request, &res);
+	turn->request = false;
 	sweep->implied = implied;
 	return res;
 }

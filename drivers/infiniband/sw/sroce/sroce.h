@@ -758,6 +758,7 @@ enum sroce_peer {
  * @due: the next turn begins with that
  * @out: it has been sent, and nothing beyond @end was acknowledged since
  * @told: a NAK has asked for it; else it is a guess
+ * @blind: of which nothing that came tells
  * @once: it was answered before it had to be sent once more
  * @hold: nothing else is sent until there is an answer
  * @peer: enum sroce_peer
@@ -780,6 +781,7 @@ struct sroce_repair {
 	bool due;
 	bool out;
 	bool told;
+	bool blind;
 	bool once;
 	bool hold;
 	u8 peer;
@@ -2091,6 +2093,7 @@ void sroce_retry_go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome, bool cou
 /* repair.c */
 void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome);
 void sroce_repair_oldest(struct sroce_qp *qp);
+void sroce_repair_told(struct sroce_qp *qp, bool alone);
 void sroce_repair_missing(struct sroce_sq *sq, ktime_t now);
 void sroce_repair_sent(struct sroce_qp *qp, u32 end);
 void sroce_repair_moved(struct sroce_qp *qp);
