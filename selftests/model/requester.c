@@ -934,9 +934,8 @@ static bool gap_open(const struct gap *gap, u32 psn_nxt)
 static bool sweep_gap(struct send_turn *turn, struct gap *gap, enum send_result *res)
 {
 	const u32 end = wire_psn_add(gap->psn, gap->num);
-	const u32 from = wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn;
 
-	send_seek(from);
+	send_seek(wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn);
 	turn->ask_psn = wire_psn_add(end, -1U);
 	*res = send_gap(turn, end);
 	if (wire_psn_diff(sq->psn_nxt, end) < 0) {

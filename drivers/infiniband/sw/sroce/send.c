@@ -953,9 +953,8 @@ static bool sweep_gap(struct send_turn *turn, struct sroce_gap *gap, enum send_r
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
 	const u32 end = wire_psn_add(gap->psn, gap->num);
-	const u32 from = wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn;
 
-	sroce_send_seek(qp, from);
+	sroce_send_seek(qp, wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn);
 	turn->ask_psn = wire_psn_add(end, -1);
 	*res = send_gap(turn, end);
 	if (wire_psn_diff(sq->psn_nxt, end) < 0) {
