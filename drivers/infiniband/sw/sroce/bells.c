@@ -204,7 +204,7 @@ static bool bells_await(struct sroce_bells *b)
 		return false;
 	sq = &qp->sq;
 	/* a peer that is not ready may need the CPU to become so */
-	awaits = READ_ONCE(sq->ringer) == task_pid_nr(current) &&
+	awaits = READ_ONCE(qp->num->ringer) == task_pid_nr(current) &&
 		 (READ_ONCE(qp->state) == IB_QPS_RTS || READ_ONCE(qp->state) == IB_QPS_SQD) &&
 		 data_race(!sq->rnr_wait && sq->psn_una != sq->psn_end);
 	sroce_qp_put(qp);

@@ -75,11 +75,8 @@ static DEFINE_PER_CPU(struct sroce_readers, sroce_readers);
  */
 void sroce_doorbell_heard(struct sroce_qp *qp)
 {
-	pid_t pid = READ_ONCE(qp->sq.ringer);
+	const pid_t pid = READ_ONCE(qp->num->ringer);
 
-	/* one that has only received so far is known by who made it */
-	if (!pid && qp->ibuc && qp->ibqp.res.task)
-		pid = task_pid_nr(qp->ibqp.res.task);
 	if (!pid || pid == this_cpu_read(sroce_readers.last))
 		return;
 	this_cpu_write(sroce_readers.before, this_cpu_read(sroce_readers.last));
@@ -203,7 +200,7 @@ bool sroce_doorbell_answer(struct sroce_qp *qp)
 
 	trace_sroce_doorbell(qp);
 	if (in_task())
-		WRITE_ONCE(sq->ringer, task_pid_nr(current));
+		WRITE_ONCE(qp->num->ringer, task_pid_nr(current));
 	set_bit(SROCE_SQ_RANG, &sq->flags);
 	set_bit(SROCE_SQ_RINGING, &sq->flags);
 	sroce_qp_kick(qp);

@@ -137,6 +137,9 @@ static struct sroce_qpn *qpn_alloc(struct sroce_qp *qp)
 	refcount_set(&num->users, 1);
 	init_completion(&num->idle);
 	num->qp = qp;
+	/* one that only receives is known by who made it */
+	if (qp->ibuc)
+		num->ringer = task_pid_nr(current);
 	atomic_inc(&sroce_num_qpn);
 	return num;
 }

@@ -586,11 +586,15 @@ struct sroce_av {
  * struct sroce_qpn - what a queue pair's number stands for
  * @ref: keeps this; one of each skb that the stack holds for the queue pair
  * @users: keeps @qp usable: its own, and one of everybody who looked it up
- * @idle: the last of @users is gone
- * @rcu: lookups go by RCU
  * @qp: the queue pair; valid for who holds one of @users
  * @qpn: the number
  * @tx_skbs: handed to the stack and not yet released
+ * @ringer: thread that rang last, or made it; 0 for the kernel's
+ * @idle: the last of @users is gone
+ * @rcu: lookups go by RCU
+ *
+ * A line of the cache has what each packet looks at: with thousands of queue pairs each line
+ * is waited for.
  *
  * Apart from struct sroce_qp because the core frees that one as soon as
  * destroy_qp() returns, while an skb may lie in a qdisc for as long as it
@@ -599,12 +603,13 @@ struct sroce_av {
 struct sroce_qpn {
 	refcount_t ref;
 	refcount_t users;
-	struct completion idle;
-	struct rcu_head rcu;
 	struct sroce_qp *qp;
 	u32 qpn;
 	atomic_t tx_skbs;
-};
+	pid_t ringer;
+	struct completion idle;
+	struct rcu_head rcu;
+} ____cacheline_aligned;
 
 /**
  * struct sroce_swqe - what the requester knows of a send request
@@ -1000,7 +1005,6 @@ enum sroce_sq_flag {
  * @lingers: the program was told so
  * @rung: when the program's last doorbell was done with
  * @resumed: and when the program had the CPU again, if that was handed to another
- * @ringer: thread that rang last; 0 for none yet
  * @gap: from one doorbell of a stream to the next, in nanoseconds, smoothed
  * @streak: doorbells in a row by a program that posts and waits for nothing
  * @vain: how often in a row a stream was none
@@ -1063,7 +1067,6 @@ struct sroce_sq {
 	bool lingers;
 	ktime_t rung;
 	ktime_t resumed;
-	pid_t ringer;
 	s64 gap;
 	s16 streak;
 	u8 vain;
