@@ -17,13 +17,13 @@
 
 /* Doorbells that may wait; what does not fit rings by itself. */
 #define BELLS_ENTRIES	256
-#define BELLS_LINGER	64
+#define BELLS_LINGER	128
 
 /* Times in a row that they have waited for a program that did not poll, and one is given up */
 #define BELLS_MAX_DOUBTS	2
 
 /* And how long, if the program does not come by. It mostly does long before. */
-#define BELLS_LINGER_NS	(100 * NSEC_PER_USEC)
+#define BELLS_LINGER_NS	(200 * NSEC_PER_USEC)
 
 static struct sroce_bells *ibuc_bells(struct ib_ucontext *ibuc)
 {
