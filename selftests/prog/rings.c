@@ -26,10 +26,10 @@ static struct end ea, eb;
 /* beyond what the ring can hold, and back before what is done */
 static const uint32_t far[] = { POSTED + ENTRIES + 1, POSTED + 0x80000000, POSTED - 1 };
 
-static void up_as(struct pair *p, struct ibv_cq *scq, uint8_t rd_atomic)
+static void up_as(struct pair *p, struct ibv_cq *scq, uint32_t sq, uint8_t rd_atomic)
 {
 	const struct pair_opts po = {
-		.sq = ENTRIES, .rq = ENTRIES, .sge = 1, .buf = 4096,
+		.sq = sq, .rq = ENTRIES, .sge = 1, .buf = 4096,
 		.access = IBV_ACCESS_REMOTE_WRITE, .scq = scq,
 	};
 
@@ -43,7 +43,7 @@ static void up_as(struct pair *p, struct ibv_cq *scq, uint8_t rd_atomic)
 
 static void up_on(struct pair *p, struct ibv_cq *scq)
 {
-	up_as(p, scq, 1);
+	up_as(p, scq, ENTRIES, 1);
 }
 
 static void up(struct pair *p)
@@ -280,7 +280,7 @@ static void fastreg(void)
 	for (i = 0; i < 2 * ARRAY_SIZE(opcodes); i++) {
 		const uint8_t opcode = opcodes[i / 2];
 
-		up_as(&p, NULL, i % 2);
+		up_as(&p, NULL, ENTRIES, i % 2);
 		wqe = post_as(&p, opcode, 0, p.mr[0]->rkey);
 		wqe->bind_addr = (uintptr_t)p.buf[0];
 		wqe->bind_len = 8;
@@ -384,6 +384,75 @@ static void many(void)
 	ibv_destroy_cq(cq);
 }
 
+/* A value to each queue pair's peer's memory, that of @i of those posted. */
+static void post_value(struct pair *p, unsigned int i, uint64_t value, int flags)
+{
+	((uint64_t *)p->buf[0])[i] = value;
+	if (POST(p->qp[0], .wr_id = value, .opcode = IBV_WR_RDMA_WRITE, .num_sge = 1,
+		 .send_flags = flags, .sg_list = SGE(p->buf[0] + i * 8, 8, p->mr[0]->lkey),
+		 .wr.rdma = { (uintptr_t)p->buf[1] + i * 8, p->mr[1]->rkey }))
+		die("post WRITE");
+}
+
+static bool value_comes(const struct pair *p, unsigned int i, uint64_t value, double end)
+{
+	const volatile uint64_t *at = (uint64_t *)p->buf[1] + i;
+
+	while (*at != value && now() < end)
+		usleep(100);
+	return *at == value;
+}
+
+static void spin(double seconds)
+{
+	const double end = now() + seconds;
+
+	while (now() < end)
+		;
+}
+
+#define STREAMS 4
+#define STREAM 256
+#define STREAMS_ROUNDS 200
+
+/*
+ * A program that posts a stream and then waits for memory, and polls for no completion: what is in
+ * its rings leaves all the same, whenever it stops, and however long it takes between two posts.
+ */
+static void memory(void)
+{
+	struct ibv_cq *cq = cq_make(&ea, STREAMS);
+	unsigned int r, i, q, n, late = 0;
+	struct pair p[STREAMS];
+	long long rung;
+	double end;
+
+	for (q = 0; q < STREAMS; q++)
+		up_as(&p[q], cq, STREAM, 1);
+	rung = hw_counter(&ea, "doorbells");
+	for (r = 1; r <= STREAMS_ROUNDS && !late; r++) {
+		const unsigned int streams = r % 2 ? 1 : STREAMS;
+
+		n = 1 + rand() % STREAM;
+		for (i = 0; i < n; i++) {
+			for (q = 0; q < streams; q++)
+				post_value(&p[q], i, r, i == n - 1 ? SIG : 0);
+			if (rand() % 16 == 0)
+				spin(rand() % 100 * 1e-6);
+		}
+		for (q = 0, end = now() + PATIENCE; q < streams; q++)
+			for (i = 0; i < n; i++)
+				late += !value_comes(&p[q], i, r, end);
+		for (q = 0; q < streams; q++)
+			comes(cq, r, "written", q);
+	}
+	is(late, 0, "all that was posted came, with nobody polling (%lld doorbells)",
+	   hw_counter(&ea, "doorbells") - rung);
+	for (q = 0; q < STREAMS; q++)
+		pair_destroy(&p[q]);
+	ibv_destroy_cq(cq);
+}
+
 /* Who polls in vain lets the kernel have the CPU: often at first, then seldom. */
 static void polls(void)
 {
@@ -447,6 +516,7 @@ static void numbers(void)
 
 static const struct test tests[] = {
 	TEST(many),
+	TEST(memory),
 	TEST(polls),
 	TEST(numbers),
 	TEST(bells),

@@ -28,7 +28,7 @@
 #include "sroce.h"
 #include "trace.h"
 
-/* Until the ring is looked at without a doorbell: some of the stream's gaps */
+/* Until the ring is looked at without a doorbell: some of the stream's gaps, and up to twice that */
 #define LINGER_GAPS	4
 #define LINGER_MIN_NS	(10ULL * NSEC_PER_USEC)
 #define LINGER_MAX_NS	(100ULL * NSEC_PER_USEC)
@@ -161,11 +161,33 @@ static void hand_over(pid_t pid)
 	put_task_struct(task);
 }
 
+static u64 linger_ns(const struct sroce_sq *sq)
+{
+	return clamp(LINGER_GAPS * (u64)READ_ONCE(sq->gap), LINGER_MIN_NS, LINGER_MAX_NS);
+}
+
+/* Time counts from @now: said before anything by which the timer would hold it to be over. */
+static void linger_until(struct sroce_sq *sq, ktime_t now)
+{
+	WRITE_ONCE(sq->linger_due, ktime_add_ns(now, linger_ns(sq)));
+}
+
+/* As much later again, so that the timers of many queue pairs share an interrupt. */
+static void linger_arm(struct sroce_sq *sq)
+{
+	hrtimer_start_range_ns(&sq->linger, READ_ONCE(sq->linger_due), linger_ns(sq),
+			       HRTIMER_MODE_ABS_SOFT);
+}
+
+/*
+ * After linger_until() and a full barrier, which pairs with the timer's: either this finds that it
+ * is not queued, or it finds that it is early. To start it anew for each doorbell costs more than
+ * the doorbell, where there is a hypervisor below.
+ */
 static void linger_start(struct sroce_sq *sq)
 {
-	const u64 ns = clamp(LINGER_GAPS * (u64)READ_ONCE(sq->gap), LINGER_MIN_NS, LINGER_MAX_NS);
-
-	hrtimer_start(&sq->linger, ns_to_ktime(ns), HRTIMER_MODE_REL_SOFT);
+	if (!hrtimer_is_queued(&sq->linger))
+		linger_arm(sq);
 }
 
 /**
@@ -178,8 +200,16 @@ enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer)
 {
 	struct sroce_sq *sq = container_of(timer, struct sroce_sq, linger);
 
+	/* pairs with who looks whether this is queued, which it is no more */
+	smp_mb();
 	/* at the end of the doorbell that is being rung, time starts anew */
-	if (READ_ONCE(sq->lingers) && !test_bit(SROCE_SQ_RINGING, &sq->flags)) {
+	if (!READ_ONCE(sq->lingers) || test_bit(SROCE_SQ_RINGING, &sq->flags))
+		return HRTIMER_NORESTART;
+	/* pairs with the writes of these two, which come after that of the time */
+	smp_rmb();
+	if (ktime_before(ktime_get(), READ_ONCE(sq->linger_due))) {
+		linger_arm(sq);
+	} else {
 		set_bit(SROCE_SQ_LATE, &sq->flags);
 		tasklet_schedule(&sq->task);
 	}
@@ -208,8 +238,11 @@ bool sroce_doorbell_answer(struct sroce_qp *qp)
 	/* time counts from here, after all that the stack has done in this call */
 	WRITE_ONCE(sq->rung, ktime_get());
 	WRITE_ONCE(sq->resumed, sq->rung);
+	linger_until(sq, sq->rung);
+	/* the time, before the timer may look at it */
+	smp_mb__before_atomic();
 	clear_bit(SROCE_SQ_RINGING, &sq->flags);
-	/* pairs with sroce_doorbell_rest(): one of the two starts the timer */
+	/* pairs with sroce_doorbell_rest() and the timer: one of the three starts it */
 	smp_mb__after_atomic();
 	if (!READ_ONCE(sq->lingers))
 		return READ_ONCE(sq->streak) < SROCE_STREAM_MIN;
@@ -389,7 +422,9 @@ void sroce_doorbell_rest(struct sroce_qp *qp)
 		WRITE_ONCE(ring->seen, sq->fetched);
 		WRITE_ONCE(ring->linger, blocks);
 		WRITE_ONCE(ring->flags, SROCE_RING_LINGER);
-		WRITE_ONCE(sq->lingers, true);
+		linger_until(sq, ktime_get());
+		/* the time, before the timer may look at it */
+		smp_store_release(&sq->lingers, true);
 	} else {
 		WRITE_ONCE(ring->flags, SROCE_RING_NEED_WAKEUP);
 	}

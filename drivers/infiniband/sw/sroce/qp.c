@@ -491,7 +491,7 @@ static void sides_init(struct sroce_qp *qp)
 	tasklet_setup(&sq->task, sroce_send_task);
 	hrtimer_setup(&sq->timer, sroce_retry_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 	sroce_pace_init(qp);
-	hrtimer_setup(&sq->linger, sroce_doorbell_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	hrtimer_setup(&sq->linger, sroce_doorbell_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 
 	spin_lock_init(&rq->lock);
 	spin_lock_init(&rq->post_lock);

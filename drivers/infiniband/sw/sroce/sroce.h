@@ -1003,6 +1003,7 @@ enum sroce_sq_flag {
  * @cwnd: how much may be under way
  * @linger: timer that has the ring looked at, doorbell or not
  * @lingers: the program was told so
+ * @linger_due: when the ring is to be looked at, if nobody has by then
  * @rung: when the program's last doorbell was done with
  * @resumed: and when the program had the CPU again, if that was handed to another
  * @gap: from one doorbell of a stream to the next, in nanoseconds, smoothed
@@ -1092,6 +1093,7 @@ struct sroce_sq {
 	struct sroce_sweep sweep;
 	struct sroce_fault fault;
 	struct hrtimer linger;
+	ktime_t linger_due;
 	struct tasklet_struct task;
 };
 
