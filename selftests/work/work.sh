@@ -135,6 +135,21 @@ for d in "a v0" "b v1"; do
 	ip -n "$1" link set "$2" mtu 1500
 done
 
+# --- messages of some packets ------------------------------------------------------------------
+
+# In lists of 64: a WRITE of 4 KiB is two skbs, as above, and a turn of 64 KB, which is 16 of them, asks
+# for one acknowledgement; where a window's share ends within a turn, for one more.
+n=8192
+for op in write send; do
+	name="32 MiB by messages of 4 KiB, $op"
+	work "$name" -o $op -n $n -s 4K -w 256 -r 512 --batch 64 --signal 64 || continue
+	is "${count[roce0.tx_pkts]}" $((n * 4)) "$name: packets"
+	at_most roce0.tx_bursts $((n * 2)) "$name: skbs"
+	between "${count[roce1.sent_ack]}" $((n / 64)) $((n / 4)) "$name: acknowledgements"
+	whole "$name"
+done
+n=1024
+
 # --- pages -------------------------------------------------------------------------------------
 
 # What is sent is written to pages that are used again: each that the kernel gives away anew may be

@@ -303,7 +303,8 @@ u8 *sroce_burst_reserve(struct sroce_burst *b, u32 len)
 	return b->pkt;
 }
 
-static void put_icrc(const struct sroce_burst *b)
+/* Of the packet at @b->pkt, which is number @i of the burst. */
+static void put_icrc(const struct sroce_burst *b, u32 i)
 {
 	const u8 *ip = skb_network_header(b->skb);
 	u16 udp_len = WIRE_UDP_LEN + b->pkt_len;
@@ -314,7 +315,7 @@ static void put_icrc(const struct sroce_burst *b)
 	if (b->path->ipv6)
 		len = wire_icrc_head6(head, ip, udp_len, b->pkt);
 	else
-		len = wire_icrc_head4(head, ip, b->path->ip_id + b->num_pkts, udp_len, b->pkt);
+		len = wire_icrc_head4(head, ip, b->path->ip_id + i, udp_len, b->pkt);
 	crc = sroce_crc32(WIRE_ICRC_SEED, head, len);
 	crc = sroce_crc32(crc, b->pkt + WIRE_BTH_LEN, tail - WIRE_BTH_LEN);
 	wire_icrc_put(b->pkt + tail, crc);
@@ -332,7 +333,7 @@ void sroce_burst_commit(struct sroce_burst *b)
 
 	/* bytes that stay in memory are not checked by anybody */
 	if (!b->self)
-		put_icrc(b);
+		put_icrc(b, b->num_pkts);
 	if (n && skb_can_coalesce(skb, n, b->page, c->used)) {
 		skb_frag_size_add(&skb_shinfo(skb)->frags[n - 1], b->pkt_len);
 		skb->len += b->pkt_len;
@@ -344,8 +345,29 @@ void sroce_burst_commit(struct sroce_burst *b)
 	}
 	/* skb_can_coalesce() needs the next packet right behind this one */
 	c->used += b->pkt_len;
+	b->last = b->pkt;
+	b->last_len = b->pkt_len;
 	b->num_pkts++;
 	b->closed = b->pkt_len < b->seg_len;
+}
+
+/**
+ * sroce_burst_ask - the last packet asks for an acknowledgement after all
+ * @b: the burst; its path's lock is held
+ *
+ * Return: false if that one has left.
+ */
+bool sroce_burst_ask(struct sroce_burst *b)
+{
+	if (!b->skb || !b->num_pkts)
+		return false;
+	/* room may have been reserved behind it, for one that came to nothing */
+	b->pkt = b->last;
+	b->pkt_len = b->last_len;
+	b->pkt[WIRE_BTH_ACKREQ] |= WIRE_BTH_A;
+	if (!b->self)
+		put_icrc(b, b->num_pkts - 1);
+	return true;
 }
 
 /* The last reference to a burst's skb: the sender may go on. */

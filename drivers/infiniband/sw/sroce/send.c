@@ -45,6 +45,7 @@ struct send_turn {
 	u32 ask_psn;			/* then, the packet that asks for an acknowledgement */
 	u32 read_len;			/* then, bytes that a READ asks for at most */
 	bool request;			/* it is sweep.request */
+	bool owes;			/* a message has ended, and nothing since then has asked */
 	bool idle;			/* the ring has been found empty */
 };
 
@@ -443,6 +444,7 @@ static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, b
 	turn->bytes += payload;
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
+	turn->owes = !ask && (turn->owes || (last && !turn->alone));
 	if (sq->psn_nxt != sq->psn_end) {
 		sroce_qp_count(qp, RETRANSMITTED);
 		/* which of two sendings was acknowledged nobody knows (Karn) */
@@ -472,8 +474,37 @@ static bool flight_open(struct sroce_qp *qp)
 }
 
 /*
- * An acknowledgement is asked for several times a window, and at a message's end; at a
- * rate, as often as something leaves, or nothing would be heard for so long that it is
+ * Does another message follow in this turn? Then its end is soon enough to ask at: what is
+ * acknowledged is acknowledged with all before it (9.7.5.1.2). If it comes to nothing, ask_late()
+ * asks.
+ */
+static bool more_follows(const struct send_turn *turn)
+{
+	const struct sroce_qp *qp = turn->qp;
+	const struct sroce_sq *sq = &qp->sq;
+
+	if (!turn->budget || !qp_reliable(qp) || swqe_op(sq, sq->nxt)->kind != SEND_STREAM)
+		return false;
+	return sq->nxt + sq_wqe(sq, sq->nxt)->num_blocks != sq->fetched ||
+	       READ_ONCE(sq->q.ring->prod) != sq->fetched;
+}
+
+/* Before the last packet leaves: it asks for those that have put it off. */
+static void ask_late(struct send_turn *turn)
+{
+	struct sroce_sq *sq = &turn->qp->sq;
+
+	if (!turn->owes || !turn->started || !sroce_burst_ask(&turn->burst))
+		return;
+	turn->owes = false;
+	sq->unasked = 0;
+	if (sq->psn_nxt == sq->psn_end)
+		sroce_retry_time(turn->qp, wire_psn_add(sq->psn_nxt, -1));
+}
+
+/*
+ * An acknowledgement is asked for several times a window, and at the end of the last message
+ * of a turn; at a rate, as often as something leaves, or nothing would be heard for so long that it is
  * taken for lost.
  */
 static bool ask_now(struct sroce_qp *qp)
@@ -539,7 +570,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	u32 pad = -payload & 3;
 	u32 len = row->hdr_len + payload + pad + WIRE_ICRC_LEN;
 	bool ask = turn->alone ? wire_psn_diff(turn->ask_psn, sq->psn_nxt) < (s32)psns :
-				 last || ask_now(qp);
+				 (last && !more_follows(turn)) || ask_now(qp);
 	enum send_result res;
 	u8 *p;
 
@@ -609,6 +640,7 @@ static enum send_result send_local(struct send_turn *turn)
 	}
 	/* what was sent before, and may have to be again, uses the key */
 	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && sq->nxt != sq->una) {
+		ask_late(turn);
 		res = send_flush(turn);
 		if (res != SENT)
 			return res;
@@ -1062,6 +1094,7 @@ static void send_packets(struct send_turn *turn)
 	/* unless nothing is out, of which one could come */
 	if (turn->budget || sq->psn_una != sq->psn_end)
 		turn->budget += later;
+	ask_late(turn);
 	if (res != SEND_BACK)
 		res = send_flush(turn);
 	if (turn->pkts) {

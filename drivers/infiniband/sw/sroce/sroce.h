@@ -1588,6 +1588,8 @@ static inline struct sroce_sge *sq_sge(const struct sroce_sq *sq, u32 index, u32
  * @pkt: the packet that is being written
  * @pkt_len: its length
  * @page: where it lies
+ * @last: the last packet that is in @skb
+ * @last_len: its length
  */
 struct sroce_burst {
 	struct sroce_qpn *num;
@@ -1606,6 +1608,8 @@ struct sroce_burst {
 	u8 *pkt;
 	u32 pkt_len;
 	struct page *page;
+	u8 *last;
+	u32 last_len;
 };
 
 /* ucontext.c */
@@ -1890,6 +1894,7 @@ int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce
 bool sroce_burst_fits(const struct sroce_burst *b, u32 len);
 u8 *sroce_burst_reserve(struct sroce_burst *b, u32 len);
 void sroce_burst_commit(struct sroce_burst *b);
+bool sroce_burst_ask(struct sroce_burst *b);
 void sroce_burst_seal(struct sroce_burst *b);
 int sroce_burst_send(struct sroce_burst *b);
 int sroce_burst_flush(struct sroce_burst *b);
