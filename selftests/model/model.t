@@ -116,6 +116,7 @@ plant "a READ's response is taken before its turn" completer.c \
 	's/if (sq->psn_una != psn)$/if (wire_psn_diff(psn, sq->psn_una) > 1)/'
 plant "an acknowledgement goes past a READ without its response" completer.c \
 	's/if (!sq->num_rd)$/if (1)/'
+plant "an acknowledgement that was put off is not asked for" requester.c '/^\task_late(turn);/d'
 plant "a probe costs a retry" requester.c 's/^\tr->probes++;/&\n\tsq->retry_left -= !!sq->retry_left;/'
 plant "retries are never given back" requester.c '/sq->retry_left = (u8)w.plan.retry_cnt;/s/=/= sq->retry_left ?:/'
 plant "RNR for ever has an end" completer.c 's/w.plan.rnr_retry != 7/1/'

@@ -562,6 +562,7 @@ struct send_turn {
 	u32 ask_psn;
 	u32 read_len;
 	bool request;
+	bool owes;
 };
 
 enum send_result {
@@ -672,7 +673,7 @@ static void put_headers(const struct send_turn *turn, u16 flags, u32 off, u8 *p)
 		wire_put32(p, wqe->imm);
 }
 
-static void send_sent(u32 psns, bool ask, bool last)
+static void send_sent(struct send_turn *turn, u32 psns, bool ask, bool last)
 {
 	struct msg *swqe = &w.msg[sq->nxt];
 
@@ -685,6 +686,7 @@ static void send_sent(u32 psns, bool ask, bool last)
 	note_sent(sq->psn_nxt, psns);
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
+	turn->owes = !ask && (turn->owes || (last && !turn->alone));
 	if (sq->psn_nxt != sq->psn_end) {
 		/* which of two sendings was acknowledged nobody knows (Karn) */
 		if (sq->psn_nxt == sq->rtt_psn)
@@ -715,6 +717,24 @@ static bool ask_now(void)
 	return sq->rnr_probe || sq->unasked * ASK_FRACTION >= w.plan.window;
 }
 
+static bool more_follows(const struct send_turn *turn)
+{
+	if (!turn->budget || swqe_op(sq->nxt)->kind != SEND_STREAM)
+		return false;
+	return sq->nxt + 1 != sq->fetched || sq->posted != sq->fetched;
+}
+
+static void ask_late(struct send_turn *turn)
+{
+	if (!turn->owes || !turn->burst.num)
+		return;
+	turn->burst.pkt[turn->burst.num - 1]->data[WIRE_BTH_ACKREQ] |= WIRE_BTH_A;
+	turn->owes = false;
+	sq->unasked = 0;
+	if (sq->psn_nxt == sq->psn_end)
+		retry_time(wire_psn_add(sq->psn_nxt, -1));
+}
+
 static enum send_result send_packet(struct send_turn *turn)
 {
 	const struct msg *swqe = &w.msg[sq->nxt];
@@ -730,7 +750,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	u32 pad = -payload & 3;
 	u32 len = row->hdr_len + payload + pad + WIRE_ICRC_LEN;
 	bool ask = turn->alone ? wire_psn_diff(turn->ask_psn, sq->psn_nxt) < (s32)psns :
-				 last || ask_now();
+				 (last && !more_follows(turn)) || ask_now();
 	enum send_result res;
 	u8 *p;
 
@@ -750,7 +770,7 @@ static enum send_result send_packet(struct send_turn *turn)
 		sq->sge_off += payload;
 	}
 	memset(p + payload, 0, pad);
-	send_sent(psns, ask, last);
+	send_sent(turn, psns, ask, last);
 	return SENT;
 }
 
@@ -1019,10 +1039,13 @@ static void send_packets(struct send_turn *turn)
 		turn->budget--;
 		res = send_packet(turn);
 	}
+	ask_late(turn);
 	if (res != SEND_BACK)
 		res = send_flush(turn);
 	if (res == SEND_BACK)
 		retry_backoff();
+	else if (turn->owes)
+		failed("a message has ended, and nothing behind it asks");
 }
 
 static void send_flush_all(void)
