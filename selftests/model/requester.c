@@ -563,6 +563,7 @@ struct send_turn {
 	u32 read_len;
 	bool request;
 	bool owes;
+	bool again;
 };
 
 enum send_result {
@@ -687,7 +688,8 @@ static void send_sent(struct send_turn *turn, u32 psns, bool ask, bool last)
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
 	turn->owes = !ask && (turn->owes || (last && !turn->alone));
-	if (sq->psn_nxt != sq->psn_end) {
+	turn->again = sq->psn_nxt != sq->psn_end;
+	if (turn->again) {
 		/* which of two sendings was acknowledged nobody knows (Karn) */
 		if (sq->psn_nxt == sq->rtt_psn)
 			sq->rtt_start = 0;
@@ -731,7 +733,7 @@ static void ask_late(struct send_turn *turn)
 	turn->burst.pkt[turn->burst.num - 1]->data[WIRE_BTH_ACKREQ] |= WIRE_BTH_A;
 	turn->owes = false;
 	sq->unasked = 0;
-	if (sq->psn_nxt == sq->psn_end)
+	if (!turn->again)
 		retry_time(wire_psn_add(sq->psn_nxt, -1));
 }
 

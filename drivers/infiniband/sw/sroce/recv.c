@@ -143,6 +143,8 @@ static enum recv_result recv_fault(struct sroce_qp *qp, u64 addr, u64 len,
 	}
 	sroce_fault_start(&rq->fault, rq->mr_remote ? recv_pd(qp) : list_pd(qp), rq->srq,
 			  rq->mr->key, addr, len, true);
+	/* what is before it is done, and its requester may have asked behind it only */
+	respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
 	return RECV_LATER;
 }
 

@@ -46,6 +46,7 @@ struct send_turn {
 	u32 read_len;			/* then, bytes that a READ asks for at most */
 	bool request;			/* it is sweep.request */
 	bool owes;			/* a message has ended, and nothing since then has asked */
+	bool again;			/* the last packet has been sent before */
 	bool idle;			/* the ring has been found empty */
 };
 
@@ -445,7 +446,8 @@ static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, b
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
 	turn->owes = !ask && (turn->owes || (last && !turn->alone));
-	if (sq->psn_nxt != sq->psn_end) {
+	turn->again = sq->psn_nxt != sq->psn_end;
+	if (turn->again) {
 		sroce_qp_count(qp, RETRANSMITTED);
 		/* which of two sendings was acknowledged nobody knows (Karn) */
 		if (sq->psn_nxt == sq->rtt_psn)
@@ -473,6 +475,11 @@ static bool flight_open(struct sroce_qp *qp)
 	return sroce_cwnd_open(qp);
 }
 
+static bool on_demand(struct ib_ucontext *ibuc)
+{
+	return READ_ONCE(container_of(ibuc, struct sroce_ucontext, ibuc)->faults);
+}
+
 /*
  * Does another message follow in this turn? Then its end is soon enough to ask at: what is
  * acknowledged is acknowledged with all before it (9.7.5.1.2). If it comes to nothing, ask_late()
@@ -484,6 +491,9 @@ static bool more_follows(const struct send_turn *turn)
 	const struct sroce_sq *sq = &qp->sq;
 
 	if (!turn->budget || !qp_reliable(qp) || swqe_op(sq, sq->nxt)->kind != SEND_STREAM)
+		return false;
+	/* the next may have to wait for its memory, for as long as another program likes */
+	if (qp->ibuc && on_demand(qp->ibuc))
 		return false;
 	return sq->nxt + sq_wqe(sq, sq->nxt)->num_blocks != sq->fetched ||
 	       READ_ONCE(sq->q.ring->prod) != sq->fetched;
@@ -498,7 +508,7 @@ static void ask_late(struct send_turn *turn)
 		return;
 	turn->owes = false;
 	sq->unasked = 0;
-	if (sq->psn_nxt == sq->psn_end)
+	if (!turn->again)
 		sroce_retry_time(turn->qp, wire_psn_add(sq->psn_nxt, -1));
 }
 
