@@ -28,7 +28,7 @@
 #include "sroce.h"
 #include "trace.h"
 
-/* Until the ring is looked at without a doorbell: some of the stream's gaps, and up to twice that */
+/* Until the ring is looked at without a doorbell: some of the stream's gaps, twice at most */
 #define LINGER_GAPS	4
 #define LINGER_MIN_NS	(10ULL * NSEC_PER_USEC)
 #define LINGER_MAX_NS	(100ULL * NSEC_PER_USEC)

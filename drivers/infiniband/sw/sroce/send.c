@@ -514,8 +514,8 @@ static void ask_late(struct send_turn *turn)
 
 /*
  * An acknowledgement is asked for several times a window, and at the end of the last message
- * of a turn; at a rate, as often as something leaves, or nothing would be heard for so long that it is
- * taken for lost.
+ * of a turn; at a rate, as often as something leaves, or nothing would be heard for so long
+ * that it is taken for lost.
  */
 static bool ask_now(struct sroce_qp *qp)
 {
