@@ -498,6 +498,61 @@ static void others(void)
 	close(fd);
 }
 
+/* A WRITE of a packet into @p's own memory and, in the same turn, one to @at. */
+static void post_two(struct pair *p, const void *at, uint32_t rkey)
+{
+	struct ibv_send_wr second = {
+		.wr_id = 2, .send_flags = SIG, .opcode = IBV_WR_RDMA_WRITE,
+		.num_sge = 1, .sg_list = SGE(p->buf[0], MTU, p->mr[0]->lkey),
+		.wr.rdma = { .remote_addr = (uintptr_t)at, .rkey = rkey },
+	};
+	struct ibv_send_wr first = second, *bad;
+
+	first.wr_id = 1;
+	first.next = &second;
+	first.wr.rdma.remote_addr = (uintptr_t)p->buf[1];
+	first.wr.rdma.rkey = p->mr[1]->rkey;
+	if (ibv_post_send(p->qp[0], &first, &bad))
+		die("post_send");
+}
+
+/*
+ * The requester asks for an acknowledgement behind the second of two WRITEs, whose memory does not
+ * come, and its probes wait with it: the first is acknowledged all the same.
+ */
+static void ahead(void)
+{
+	const uint64_t key = next_key++;
+	bool first, second;
+	struct ibv_wc wc;
+	struct ibv_mr *mr;
+	struct pair p;
+	uint8_t *mem;
+	int fd;
+
+	fd = frozen_memory(MTU, &mem, &mr);
+	if (fd < 0)
+		return;
+	up(&p, MTU);
+	pattern_fill(p.buf[0], key, 0, MTU);
+	freeze(fd, true);
+	post_two(&p, mem, mr->rkey);
+	first = cq_wait(p.scq[0], &wc, PATIENCE) && !wc.status && wc.wr_id == 1;
+	second = ibv_poll_cq(p.scq[0], 1, &wc);
+	/* whatever came of it, or nobody could undo what waits */
+	freeze(fd, false);
+	ok(first, "what is before it is acknowledged");
+	ok(!second, "what waits is not");
+	ok(cq_wait(p.scq[0], &wc, PATIENCE) && !wc.status && (!first || wc.wr_id == 2),
+	   "memory comes: it is");
+	is(pattern_check(p.buf[1], key, 0, MTU), -1, "every byte of the first is written");
+	is(pattern_check(mem, key, 0, MTU), -1, "every byte of the second is written");
+	pair_destroy(&p);
+	ibv_dereg_mr(mr);
+	munmap(mem, MTU);
+	close(fd);
+}
+
 static const struct test tests[] = {
 	TEST(requests),
 	TEST(empty),
@@ -506,6 +561,7 @@ static const struct test tests[] = {
 	TEST(link_full),
 	TEST(waiting),
 	TEST(others),
+	TEST(ahead),
 };
 
 int main(int argc, char **argv)
