@@ -1017,16 +1017,22 @@ void ring_before(void)
 	num_before = uverbs_maps(maps_before, MAX_MAPS);
 }
 
+static bool was_before(const struct mapping *map)
+{
+	for (size_t i = 0; i < num_before; i++)
+		if (maps_before[i].at == map->at)
+			return true;
+	return false;
+}
+
 struct sroce_ring *ring_after(void)
 {
 	struct mapping maps[MAX_MAPS];
-	size_t n = uverbs_maps(maps, MAX_MAPS), i, j;
+	size_t n = uverbs_maps(maps, MAX_MAPS), i;
 	void *found = NULL;
 
 	for (i = 0; i < n; i++) {
-		for (j = 0; j < num_before && maps_before[j].at != maps[i].at; j++)
-			;
-		if (j < num_before)
+		if (was_before(&maps[i]))
 			continue;
 		if (found)
 			die("more than one new mapping");
@@ -1046,7 +1052,7 @@ struct sroce_ring *ring_at(uint32_t prod)
 	while (n--) {
 		struct sroce_ring *ring = (void *)maps[n].at;
 
-		if (__atomic_load_n(&ring->prod, __ATOMIC_ACQUIRE) != prod)
+		if (was_before(&maps[n]) || __atomic_load_n(&ring->prod, __ATOMIC_ACQUIRE) != prod)
 			continue;
 		if (found)
 			die("more than one ring at %u", prod);

@@ -195,7 +195,7 @@ size_t uverbs_maps(struct mapping *to, size_t max);
 struct sroce_ring;
 void ring_before(void);
 struct sroce_ring *ring_after(void);
-/* The one ring whose producer is at an index: the test has posted as many as nobody else */
+/* The one ring, mapped since ring_before(), whose producer is there: the test has posted so many */
 struct sroce_ring *ring_at(uint32_t prod);
 /* zeroed and aligned to pages; and its region */
 struct ibv_mr *mr_make(const struct end *e, size_t len, int access);

@@ -16,7 +16,7 @@
 static struct end ea, eb;
 
 #define SIG IBV_SEND_SIGNALED
-#define POSTED 37		/* a producer index that no other ring has */
+#define POSTED 37		/* a producer index that no other ring of the pair has */
 #define ENTRIES 64
 
 /* kernel's enum ib_uverbs_access_flags, which older headers lack */
@@ -33,6 +33,8 @@ static void up_as(struct pair *p, struct ibv_cq *scq, uint32_t sq, uint8_t rd_at
 		.access = IBV_ACCESS_REMOTE_WRITE, .scq = scq,
 	};
 
+	/* the context's ring of numbers may be at any index by now */
+	ring_before();
 	pair_create(p, &ea, &eb, &po);
 	/* half a second in all: some wait for the end of it */
 	p->conn.timeout = 12;		/* 17 ms */
