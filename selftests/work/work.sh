@@ -154,7 +154,8 @@ for op in "write 32" "send 2"; do
 	name="32 MiB by messages of 4 KiB, $op"
 	work "$name" -o $op -n $n -s 4K -w 256 -r 512 --batch 64 --signal 64 || continue
 	is "${count[roce0.tx_pkts]}" $((n * 4)) "$name: packets"
-	# of 16 messages: two for each WRITE, whose first packet ends its skb; 62 packets and 2 of SENDs
+	# of 16 messages: two for each WRITE, whose first packet ends its skb; 62 packets and 2
+	# of SENDs
 	at_most roce0.tx_bursts $((n * skbs / 16)) "$name: skbs"
 	at_most roce1.sent_ack $((n / 16)) "$name: acknowledgements"
 	whole "$name"
