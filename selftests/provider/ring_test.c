@@ -2333,6 +2333,51 @@ static void test_cq_ex(void)
 	done("extended completion queues: every field, one by one, and a bad ring");
 }
 
+/* With no lock, a thread may end a queue pair whose completion it reads from. */
+static void test_clean_polled(void)
+{
+	struct ibv_cq_init_attr_ex attr = { .cqe = 16,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED };
+	struct ibv_poll_cq_attr poll = {};
+	size_t base = shm_used;
+	int round;
+
+	for (round = 0; round < 1000; round++) {
+		struct sroce_cq *cq =
+			to_scq_ex(sroce_create_cq_ex(pd->context, &attr));
+		struct ibv_cq_ex *ex = &cq->vcq.cq_ex;
+		struct sroce_qp *qp[2] = { new_qp(cq, cq), new_qp(cq, cq) };
+		int n = 1 + pick(16), i, victim = pick(2), next = 0;
+		uint32_t key[2] = { qp[0]->sq.key, qp[1]->sq.key };
+		int at[16];
+
+		start_cq(cq, 0xfffffff8 + pick(32));
+		for (i = 0; i < n; i++) {
+			at[i] = pick(2);
+			complete(cq, key[at[i]], IBV_WC_RECV, i, 0);
+		}
+		for (i = 1 + pick(n); next < i; next++)
+			CHECK((next ? ibv_next_poll(ex) :
+				      ibv_start_poll(ex, &poll)) == 0);
+		drop_qp(qp[victim]);
+		CHECK(ex->wr_id == (uint64_t)next - 1 &&
+		      ibv_wc_read_qp_num(ex) == key[at[next - 1]]);
+		for (; next < n; next++)
+			if (at[next] != victim)
+				CHECK(ibv_next_poll(ex) == 0 &&
+				      ex->wr_id == (uint64_t)next &&
+				      ibv_wc_read_qp_num(ex) == key[!victim]);
+		CHECK(ibv_next_poll(ex) == ENOENT);
+		ibv_end_poll(ex);
+		CHECK(cq->ring.ring->cons == cq->ring.ring->prod);
+		drop_qp(qp[!victim]);
+		drop_cq(cq);
+		shm_used = base;
+	}
+	done("a queue pair that ends while its completion is read from");
+}
+
 static void test_resize_cq(void)
 {
 	struct sroce_cq *cq = new_cq();
@@ -2905,6 +2950,7 @@ int main(void)
 	test_rss(cq);
 	drop_cq(cq);
 	test_cq_ex();
+	test_clean_polled();
 	test_resize_cq();
 	test_resize_threads();
 	test_dm();

@@ -127,7 +127,8 @@ static void sroce_cq_grow_table(struct sroce_cq *cq)
  *
  * What lies between cons and prod belongs to us, even while the kernel appends:
  * the other queues' completions move up against prod in their order, and cons
- * skips what is left over.
+ * skips what is left over. One thread may do so while it polls, with no lock:
+ * the completion that it reads from stays the oldest, whose ever it is.
  */
 static void sroce_cq_clean(struct sroce_cq *cq, uint32_t key)
 {
@@ -140,13 +141,16 @@ static void sroce_cq_clean(struct sroce_cq *cq, uint32_t key)
 	for (from = to = filled; from != cq->ring.cons; ) {
 		struct sroce_cqe *cqe = sroce_ring_entry(&cq->ring, --from);
 
-		if (sroce_cqe_key(cqe) == key)
+		if (sroce_cqe_key(cqe) == key &&
+		    !(cq->cqe && from == cq->ring.cons))
 			continue;
 		if (--to != from)
 			*(struct sroce_cqe *)sroce_ring_entry(&cq->ring, to) =
 				*cqe;
 	}
 
+	if (cq->cqe)
+		cq->cqe = sroce_ring_entry(&cq->ring, to);
 	if (to != cq->ring.cons)
 		sroce_ring_consume(&cq->ring, to);
 }
