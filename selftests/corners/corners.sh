@@ -7,7 +7,8 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts corners
-tests_of corners early bind_behind inv_behind read_hole send_hole srq_domain endless last_word
+tests_of corners early bind_behind inv_behind read_hole send_hole srq_domain endless late_read \
+	all_psns last_word
 probe sch_ingress
 probe cls_matchall
 probe act_gact

@@ -544,6 +544,7 @@ static void next_part(void)
 	while (rq->num_parts) {
 		const struct part part = rq->parts[0];
 		struct res *res = find_res(part.psn);
+		u32 start;
 
 		/* with one under way in this READ, or all of its rest, there is time */
 		if (res && res->owed)
@@ -551,7 +552,11 @@ static void next_part(void)
 		memmove(rq->parts, rq->parts + 1, --rq->num_parts * sizeof(part));
 		if (!res || part.end > res->num_pkts)
 			continue;
-		give_again(res, (u32)wire_psn_diff(part.psn, res->psn), part.end);
+		start = (u32)wire_psn_diff(part.psn, res->psn);
+		/* or it was of another READ, long ago */
+		if (start >= part.end)
+			continue;
+		give_again(res, start, part.end);
 		return;
 	}
 }
@@ -626,15 +631,14 @@ static void write_res(struct res *res, struct burst *b)
 }
 
 /*
- * What was written of @done counts, unless its requester has asked anew for
- * something of it meanwhile. It leaves all the same: with the whole of it, the
- * requester may go on, and take the resource for another.
+ * What was written of @done, which is a copy of @res, counts, unless its
+ * requester has asked anew for something of it meanwhile. It leaves all the
+ * same: with the whole of it, the requester may go on, and take the resource
+ * for another.
  */
-static void res_done(const struct res *before, const struct res *done)
+static void res_done(struct res *res, const struct res *before, const struct res *done)
 {
-	struct res *res = find_res(done->psn);
-
-	if (!res || res->psn != done->psn)
+	if (!rq->num_res || res->psn != done->psn || res->msn != done->msn)
 		return;
 	if (done->next == res->num_pkts)
 		res->given = true;
@@ -701,6 +705,7 @@ static bool resp_step(void)
 	rq->burst.num = 0;
 	rq->giving_ack = !owed;
 	if (owed) {
+		rq->owed = owed;
 		rq->before = *owed;
 		rq->done = *owed;
 		write_res(&rq->done, &rq->burst);
@@ -725,7 +730,7 @@ static bool resp_step(void)
 static void resp_given(void)
 {
 	if (!rq->giving_ack)
-		res_done(&rq->before, &rq->done);
+		res_done(rq->owed, &rq->before, &rq->done);
 	/* an acknowledgement that is lost is asked for again, a NAK is not */
 	if (burst_send(&rq->burst, false) && rq->giving_ack)
 		rq->nak_sent = false;

@@ -4,6 +4,7 @@
  * a packet that is sent again, memory that is not there behind requests that are
  * in order, queues of another protection domain.
  */
+#include <endian.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -386,6 +387,127 @@ static void endless(void)
 	close(fd);
 }
 
+#define READ_REQUEST	0x0c
+#define GIB		(1UL << 30)
+
+static void forge_read(int fd, const struct pair *p, uint32_t psn, const void *va, uint32_t rkey,
+		       uint32_t len)
+{
+	uint8_t reth[16];
+	uint64_t v = htobe64((uintptr_t)va);
+	uint32_t k = htobe32(rkey), n = htobe32(len);
+
+	memcpy(reth, &v, 8);
+	memcpy(reth + 8, &k, 4);
+	memcpy(reth + 12, &n, 4);
+	forge_pkt(fd, p, 0, READ_REQUEST, psn, reth, sizeof(reth));
+}
+
+/*
+ * A READ's request comes again when its requester has had it, and gone on: whose memory it was
+ * has taken the key back. It is too late, and nothing is wrong with the connection.
+ */
+static void late_read(void)
+{
+	struct pair_opts o = { .sq = 8, .rq = 8, .sge = 1, .buf = PAGE };
+	const int fd = forger_on("a");
+	long long dropped;
+	struct ibv_mr *mr;
+	struct pair p;
+	uint32_t rkey;
+
+	pair_create(&p, &ea, &eb, &o);
+	pair_connect(&p);
+	mr = ibv_reg_mr(eb.pd, p.buf[1], PAGE, IBV_ACCESS_REMOTE_READ);
+	if (!mr)
+		die("reg_mr");
+	rkey = mr->rkey;
+	pattern_fill(p.buf[1], 5, 0, PAGE);
+	errno = POST(p.qp[0], .wr_id = 1, .send_flags = SIG, .opcode = IBV_WR_RDMA_READ,
+		     .num_sge = 1, .sg_list = SGE(p.buf[0], PAGE, p.mr[0]->lkey),
+		     .wr.rdma = { .remote_addr = (uintptr_t)p.buf[1], .rkey = rkey });
+	if (errno)
+		die("post_send");
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a READ");
+	is(pattern_check(p.buf[0], 5, 0, PAGE), -1, "every byte is read");
+	ibv_dereg_mr(mr);
+	dropped = counter_of(&eb, "duplicate_dropped");
+	forge_read(fd, &p, p.psn[0], p.buf[1], rkey, PAGE);
+	for (int i = 0; i < 1000 && counter_of(&eb, "duplicate_dropped") == dropped; i++)
+		sleep_ms(10);
+	is(counter_of(&eb, "duplicate_dropped"), dropped + 1, "it comes again without its key");
+	is(qp_state(p.qp[1]), IBV_QPS_RTS, "and ends nothing");
+	if (pair_recv(&p, 1, 2, 0, 100) || pair_send(&p, 0, 3, 0, 100, SIG))
+		die("post");
+	wc_is(p.scq[0], 3, IBV_WC_SUCCESS, NULL, "what follows is sent");
+	wc_is(p.rcq[1], 2, IBV_WC_SUCCESS, NULL, "and received");
+	pair_destroy(&p);
+	close(fd);
+}
+
+#define CNP		0x81
+
+/*
+ * More READs at once than there are PSNs, so that some have the same. Their peer says that it
+ * can't hear so fast, until all have come; then each is answered and done, and none again and
+ * again: it comes to those whose memory has gone.
+ */
+static void all_psns(void)
+{
+	struct pair_opts o = { .sq = 8, .rq = 8, .sge = 1, .buf = PAGE };
+	/* what holds the others up, and as much as all PSNs */
+	static const uint32_t packets[] = { 1 << 15, GIB / 256, GIB / 256, GIB / 256, GIB / 256 };
+	static const uint8_t cnp[16];
+	const uint32_t num = ARRAY_SIZE(packets);
+	const int fd = forger_on("a");
+	struct ibv_mr *mr, *gone;
+	long long come, pkts;
+	uint32_t psn, i;
+	struct pair p;
+	void *mem;
+
+	mem = mmap(NULL, GIB, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (mem == MAP_FAILED)
+		die("mmap");
+	mr = ibv_reg_mr(eb.pd, mem, packets[0] * 256, IBV_ACCESS_REMOTE_READ);
+	gone = ibv_reg_mr(eb.pd, mem, GIB, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND);
+	if (!mr || !gone) {
+		skip("no on-demand paging in this kernel", "more READs than PSNs");
+		return;
+	}
+	pair_create(&p, &ea, &eb, &o);
+	p.conn.mtu = IBV_MTU_256;
+	p.conn.rd_atomic = 8;
+	pair_connect(&p);
+	psn = p.psn[0];
+	come = counter_of(&eb, "rx_read_requests");
+	pkts = counter_of(&eb, "tx_pkts");
+	for (i = 0; i < 50; i++) {
+		forge_pkt(fd, &p, 0, CNP, 0, cnp, sizeof(cnp));
+		sleep_ms(1);
+	}
+	for (i = 0; i < num; i++) {
+		forge_read(fd, &p, psn, mem, i ? gone->rkey : mr->rkey, packets[i] * 256);
+		forge_pkt(fd, &p, 0, CNP, 0, cnp, sizeof(cnp));
+		psn += packets[i];
+	}
+	for (i = 0; i < 1000 && counter_of(&eb, "rx_read_requests") < come + num; i++)
+		forge_pkt(fd, &p, 0, CNP, 0, cnp, sizeof(cnp));
+	is(counter_of(&eb, "rx_read_requests"), come + num, "all have come");
+	ok(counter_of(&eb, "tx_pkts") < pkts + packets[0], "and wait for the first");
+	ibv_dereg_mr(gone);
+	for (i = 0; i < 12000 && qp_state(p.qp[1]) != IBV_QPS_ERR; i++)
+		sleep_ms(10);
+	is(qp_state(p.qp[1]), IBV_QPS_ERR, "it is done, and it comes to the next");
+	pkts = counter_of(&eb, "tx_pkts") - pkts;
+	is(pkts, packets[0], "no packet is sent twice");
+	pair_destroy(&p);
+	ibv_dereg_mr(mr);
+	munmap(mem, GIB);
+	close(fd);
+}
+
 #define LAST_SENDS	64
 
 static const char *const endings[] = { "is destroyed", "goes to RESET", "goes to ERR" };
@@ -452,6 +574,8 @@ static const struct test tests[] = {
 	TEST(send_hole),
 	TEST(srq_domain),
 	TEST(endless),
+	TEST(late_read),
+	TEST(all_psns),
 	TEST(last_word),
 	TEST(ud_nowhere),
 	TEST(ud_denied),

@@ -167,6 +167,7 @@ static void next_part(struct sroce_rq *rq)
 	while (rq->num_parts) {
 		const struct sroce_part part = rq->parts[0];
 		struct sroce_res *res = find_res(rq, part.psn);
+		u32 start;
 
 		/* with one under way in this READ, or all of its rest, there is time */
 		if (res && res->owed)
@@ -174,7 +175,11 @@ static void next_part(struct sroce_rq *rq)
 		memmove(rq->parts, rq->parts + 1, --rq->num_parts * sizeof(part));
 		if (!res || part.end > res->num_pkts)
 			continue;
-		give_again(rq, res, wire_psn_diff(part.psn, res->psn), part.end);
+		start = wire_psn_diff(part.psn, res->psn);
+		/* or it was of another READ, long ago */
+		if (start >= part.end)
+			continue;
+		give_again(rq, res, start, part.end);
 		return;
 	}
 }
@@ -390,18 +395,29 @@ static void resp_refuse(struct sroce_qp *qp, u32 psn)
 	tasklet_schedule(&qp->sq.task);
 }
 
+/* Nothing of it is owed any more, but perhaps of another. */
+static void res_over(struct sroce_rq *rq, struct sroce_res *res)
+{
+	res->owed = false;
+	rq->num_owed--;
+	next_part(rq);
+}
+
 /*
- * What was written of @done counts, unless its requester has asked anew for
- * something of it meanwhile. It leaves all the same: with the whole of it, the
- * requester may go on, and take the resource for another. The lock is held.
+ * What was written of @done, which is a copy of @res, counts, unless its
+ * requester has asked anew for something of it meanwhile. It leaves all the
+ * same: with the whole of it, the requester may go on, and take the resource
+ * for another. The lock is held.
+ *
+ * By its place it is known, not by its PSN: a peer may have asked for as much as
+ * all PSNs together, and so twice for one of them.
  */
-static void res_done(struct sroce_qp *qp, const struct sroce_res *before,
+static void res_done(struct sroce_qp *qp, struct sroce_res *res, const struct sroce_res *before,
 		     const struct sroce_res *done, enum resp_result result)
 {
 	struct sroce_rq *rq = &qp->rq;
-	struct sroce_res *res = find_res(rq, done->psn);
 
-	if (!res || res->psn != done->psn)
+	if (!rq->num_res || res->psn != done->psn || res->msn != done->msn)
 		return;
 	if (done->next == res->num_pkts)
 		res->given = true;
@@ -409,16 +425,21 @@ static void res_done(struct sroce_qp *qp, const struct sroce_res *before,
 	    res->end != before->end)
 		return;
 	res->next = done->next;
-	if (result == RESP_ACCESS) {
+	if (result == RESP_ACCESS && res->given) {
+		/*
+		 * The requester asked again while the response was on its way, had it
+		 * and is through with that memory: there is nothing wrong
+		 */
+		sroce_qp_count(qp, DUPLICATE_DROPPED);
+		res_over(rq, res);
+	} else if (result == RESP_ACCESS) {
 		resp_refuse(qp, wire_psn_add(res->psn, res->next));
 	} else if (res->next == res->end && res->resume) {
 		res->next = res->resume;
 		res->end = res->num_pkts;
 		res->resume = 0;
 	} else if (res->next == res->end) {
-		res->owed = false;
-		rq->num_owed--;
-		next_part(rq);
+		res_over(rq, res);
 	}
 }
 
@@ -451,8 +472,9 @@ static bool resp_blocked(struct sroce_qp *qp)
 	return atomic_read(&qp->num->tx_skbs) >= RESP_SKBS;
 }
 
-/* One burst of a response. Return: there may be more to say. */
-static bool give_res(struct sroce_qp *qp, struct sroce_res *res, struct sroce_burst *b)
+/* One burst of the response in @slot, of which @res is a copy. Return: there may be more to say. */
+static bool give_res(struct sroce_qp *qp, struct sroce_res *slot, struct sroce_res *res,
+		     struct sroce_burst *b)
 {
 	const struct sroce_res before = *res;
 	enum resp_result result;
@@ -460,7 +482,7 @@ static bool give_res(struct sroce_qp *qp, struct sroce_res *res, struct sroce_bu
 	result = write_res(qp, res, b);
 	sroce_burst_seal(b);
 	spin_lock_bh(&qp->rq.lock);
-	res_done(qp, &before, res, result);
+	res_done(qp, slot, &before, res, result);
 	sroce_qp_unlock(qp);
 	if (sroce_burst_send(b))
 		sroce_qp_count(qp, TX_DROPPED);
@@ -610,7 +632,7 @@ static bool resp_step(struct sroce_qp *qp)
 	}
 	if (owed)
 		sroce_burst_ect(&b);
-	return owed ? give_res(qp, &res, &b) : give_ack(qp, syndrome, psn, msn, &b);
+	return owed ? give_res(qp, owed, &res, &b) : give_ack(qp, syndrome, psn, msn, &b);
 }
 
 /**
