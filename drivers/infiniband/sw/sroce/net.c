@@ -598,6 +598,14 @@ static union ib_gid rx_dgid(const struct rx_burst *rx)
 	return gid;
 }
 
+/* Did the packet come by this link's netdev? A VRF has put itself in its place, perhaps. */
+static bool rx_came_by(const struct rx_burst *rx, const struct sroce_dev *sdev)
+{
+	const int below = rx->ipv6 ? inet6_sdif(rx->skb) : inet_sdif(rx->skb);
+
+	return sdev->ifindex == rx->skb->dev->ifindex || sdev->ifindex == below;
+}
+
 /* A datagram for all members of its group, each in its turn (10.5.2.3). */
 static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 {
@@ -608,7 +616,7 @@ static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 
 	list_for_each_entry_rcu(sdev, &rx->snet->devs, net_entry) {
 		/* two links of one network get one copy each */
-		if (sdev->ifindex != rx->skb->dev->ifindex)
+		if (!rx_came_by(rx, sdev))
 			continue;
 		group = sroce_mcast_find(sdev, &mgid);
 		for (i = 0; group && i < group->num; i++) {
@@ -645,7 +653,7 @@ static void rx_management(struct rx_burst *rx, struct sroce_rx *packet)
 
 	packet->pkt.qpn = 0;
 	list_for_each_entry_rcu(sdev, &rx->snet->devs, net_entry) {
-		const bool own = sdev->ifindex == rx->skb->dev->ifindex;
+		const bool own = rx_came_by(rx, sdev);
 		/* with it, the link has a GID table; without, it may have none yet */
 		const u32 qpn = READ_ONCE(sdev->gsi_qpn);
 
