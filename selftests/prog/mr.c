@@ -305,6 +305,21 @@ static void null(void)
 	ibv_dereg_mr(there);
 }
 
+/* Who is handed a region, as another process may be, learns how long it is. */
+static void imported(const struct ibv_mr *mr, uint64_t len, const char *what)
+{
+	struct ibv_context *ctx = ibv_import_device(dup(eb.ctx->cmd_fd));
+	struct ibv_pd *pd = ctx ? ibv_import_pd(ctx, eb.pd->handle) : NULL;
+	struct ibv_mr *there = pd ? ibv_import_mr(pd, mr->handle) : NULL;
+
+	if (!ok(there, "%s: imported", what))
+		return;
+	ok(there->length == len && there->rkey == mr->rkey, "%s: all of it", what);
+	ibv_unimport_mr(there);
+	ibv_unimport_pd(pd);
+	ibv_close_device(ctx);
+}
+
 /* --- device memory --------------------------------------------------------------------- */
 
 static struct ibv_dm *dm_make(size_t len)
@@ -332,6 +347,7 @@ static void dm(void)
 	part = ibv_reg_dm_mr(eb.pd, a, 8192, 4096, ALL | IBV_ACCESS_ZERO_BASED);
 	if (!ok(mr && part, "a region of it, and of a part"))
 		return;
+	imported(mr, 16384, "device memory");
 	ok(!ibv_reg_dm_mr(eb.pd, a, 8192, 8196, ALL | IBV_ACCESS_ZERO_BASED), "not of more");
 	ok(!ibv_reg_dm_mr(eb.pd, a, 0, 4096, ALL), "not at an address");
 
@@ -394,6 +410,7 @@ static void dmabuf(void)
 	}
 	if (!ok(mr, "registered"))
 		return;
+	imported(mr, BUF - 2 * PAGE, "another driver's buffer");
 	ok(!ibv_reg_dmabuf_mr(eb.pd, PAGE, BUF, iova, fd, LW), "not more than there is");
 	ok(!ibv_reg_dmabuf_mr(eb.pd, 0, PAGE, 0, memfd, LW), "not a file");
 	close(fd);

@@ -19,6 +19,11 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
+/* 7.1, and taken back to stable kernels: a part of rdma/ib_umem.h until then */
+#if __has_include(<rdma/iter.h>)
+#include <rdma/iter.h>
+#endif
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 5, 0)
 #include <linux/netdevice.h>
 #else

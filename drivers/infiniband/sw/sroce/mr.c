@@ -8,7 +8,6 @@
 #include <linux/random.h>
 #include <linux/rhashtable.h>
 #include <rdma/ib_umem.h>
-#include <rdma/iter.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "sroce.h"
@@ -254,6 +253,9 @@ int sroce_key_invalidate(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, bool r
 
 /* Memory of a process */
 
+/* A gigabyte, the largest of pages */
+#define MEM_BLOCK_MAX_SHIFT	30
+
 static int mem_map_blocks(struct sroce_mem *mem)
 {
 	struct ib_umem *umem = mem->umem;
@@ -263,9 +265,10 @@ static int mem_map_blocks(struct sroce_mem *mem)
 
 	/*
 	 * Aligned to the pages' own addresses and not to the iova: the two need
-	 * not agree even within a page.
+	 * not agree even within a page. Of blocks of 4 GiB some kernels lose the size
+	 * ("RDMA/umem: Fix truncation for block sizes >= 4G").
 	 */
-	size = ib_umem_find_best_pgsz(umem, GENMASK(BITS_PER_LONG - 1, PAGE_SHIFT),
+	size = ib_umem_find_best_pgsz(umem, GENMASK(MEM_BLOCK_MAX_SHIFT, PAGE_SHIFT),
 				      umem->address);
 	if (!size)
 		return -EINVAL;
@@ -434,6 +437,9 @@ struct ib_mr *sroce_mr_create(struct ib_pd *pd, const struct sroce_mem *mem, u64
 	region->ibmr.device = pd->device;
 	region->ibmr.lkey = key;
 	region->ibmr.rkey = key;
+	/* for who imports it: not all of the core's ways here set them */
+	region->ibmr.iova = region->mr->iova;
+	region->ibmr.length = length;
 	return &region->ibmr;
 
 err_mr:
