@@ -315,8 +315,11 @@ static void set_deadlines(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	const bool out = sq->psn_una != sq->psn_end;
-	/* in SQD nothing begins, with a route or without (10.3.1.1) */
-	const bool no_route = sq->no_route && qp->state == IB_QPS_RTS;
+	/*
+	 * In SQD nothing begins, with a route or without (10.3.1.1); and what was to be sent again
+	 * when there was none may have been acknowledged since.
+	 */
+	const bool no_route = sq->no_route && sq->una != sq->fetched && qp->state == IB_QPS_RTS;
 	ktime_t now;
 
 	if (sq->rnr_wait)

@@ -820,8 +820,10 @@ static u32 ask_for_gap(struct send_turn *turn)
 	const struct sroce_late *kept = sroce_kept_first(&sq->kept);
 
 	turn->read_len = 0;
+	/* an acknowledgement that is kept may name this very packet: no gap ends there */
 	if (swqe_op(sq, sq->nxt)->kind != SEND_READ || !kept || sq->repair.probes > 2 ||
-	    wire_psn_diff(kept->rx.pkt.psn, end) >= 0)
+	    wire_psn_diff(kept->rx.pkt.psn, end) >= 0 ||
+	    wire_psn_diff(kept->rx.pkt.psn, sq->psn_nxt) <= 0)
 		return end;
 	turn->read_len = wire_psn_diff(kept->rx.pkt.psn, sq->psn_nxt) * turn->qp->mtu;
 	return kept->rx.pkt.psn;
@@ -853,6 +855,10 @@ static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
 		if (res == SENT)
 			*end = stream ? sq->psn_nxt : limit;
 	}
+	/* there were fewer that follow each other: the last of them asks */
+	if (*end == sq->psn_nxt && *end != sq->repair.psn && turn->started &&
+	    wire_psn_diff(*end, turn->ask_psn) <= 0)
+		sroce_burst_ask(&turn->burst);
 	turn->alone = false;
 	turn->read_len = 0;
 	return res;
