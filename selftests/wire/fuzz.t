@@ -5,6 +5,7 @@
 # FUZZ_SECONDS (20), from the packets of vectors.txt and some reports. To know
 # that it finds what it looks for, it is then let loose on copies of wire/ with
 # a fault in each, and has to find those.
+# lab: timeout 600
 
 . "$(dirname "$0")/wire.sh"
 
