@@ -1299,6 +1299,45 @@ static void gone_shared(void)
 	ud_down(&r);
 }
 
+/* A slow device takes a few at a time: those that wait for it arrive, and so do others' behind. */
+static void gone_slow(void)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .num_sge = 1,
+				  .wr.ud = { .remote_qkey = QKEY } };
+	struct ibv_ah *ah, *other;
+	struct ibv_wc wc;
+	struct ud s, r;
+	int i;
+
+	if (system("tc -n a qdisc add dev v0 root netem rate 2mbit limit 4 2>/dev/null")) {
+		skip("no netem in this kernel", "an address handle of a slow link's");
+		return;
+	}
+	ud_up(&r, &eb, QKEY, false);
+	ud_up(&s, &ea, QKEY, false);
+	wr.wr.ud.remote_qpn = r.qp->qp_num;
+	ah = ah_to(&ea, &eb.gid);
+	other = ah_to(&ea, &eb.gid);
+	for (i = 0; i < 60; i++)
+		ud_recv(&r, i, 1000);
+	for (i = 0; i < 60; i++) {
+		wr.wr.ud.ah = i < 40 ? ah : other;
+		/* a burst has no more than two of these */
+		wr.sg_list = SGE(s.buf, i % 2 ? 100 : 900, s.mr->lkey);
+		if (wr_post(s.qp, &wr))
+			die("post_send");
+	}
+	if (ibv_destroy_ah(ah))
+		die("destroy_ah");
+	for (i = 0; i < 60 && cq_wait(r.rcq, &wc, 10) && !wc.status; i++)
+		;
+	is(i, 60, "an address handle that a slow link's requests have is destroyed: all arrive");
+	if (system("tc -n a qdisc del dev v0 root") || ibv_destroy_ah(other))
+		die("the end");
+	ud_down(&s);
+	ud_down(&r);
+}
+
 /* Less than IPv6's least MTU takes IPv6 from a netdev, and with it all groups. */
 static void mcast_mtu(void)
 {
@@ -1350,6 +1389,7 @@ static const struct test tests[] = {
 	TEST(mcast_mtu),
 	TEST(gone),
 	TEST(gone_shared),
+	TEST(gone_slow),
 };
 
 int main(int argc, char **argv)

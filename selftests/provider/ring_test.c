@@ -482,6 +482,7 @@ static struct {
 	int eintr;		/* so many times first */
 	int err;
 	uint32_t qp_num;
+	bool sends;		/* all that a datagram queue pair has posted, at once */
 } db;
 
 static struct sroce_dm_query_resp dm_resp;
@@ -526,6 +527,7 @@ int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
 {
 	struct ib_uverbs_attr *attr = cmd->hdr.attrs;
 	struct sroce_doorbell body;
+	struct sroce_qp *qp;
 
 	if (cmd->hdr.object_id == UVERBS_OBJECT_DM)
 		return query_dm(attr, cmd->hdr.method_id);
@@ -545,6 +547,9 @@ int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
 	memcpy(&body, &attr[0].data, sizeof(body));
 	CHECK(!body.reserved);
 	db.qp_num = body.qp_num;
+	for (qp = db.sends ? ctx.ud_qps : NULL; qp; qp = qp->ud_next)
+		if (qp->vqp.qp.qp_num == body.qp_num)
+			qp->sq.ring.ring->cons = qp->sq.ring.ring->prod;
 	return db.err;
 }
 
@@ -1303,6 +1308,14 @@ static void all_done(struct sroce_qp *qp)
 	ring->cons = ring->prod;
 }
 
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
 /* An address handle goes: whoever has posted with it is rung for, once each. */
 static void test_ah_users(struct sroce_cq *cq)
 {
@@ -1312,8 +1325,10 @@ static void test_ah_users(struct sroce_cq *cq)
 	uint32_t i, users;
 
 	memset(&db, 0, sizeof(db));
+	db.sends = true;
 	for (i = 0; i < 3; i++) {
 		qp[i] = new_qp_type(cq, cq, IBV_QPT_UD);
+		qp[i]->vqp.qp.state = IBV_QPS_RTS;
 		qp[i]->sq.ring.ring->flags = SROCE_RING_LINGER;
 		qp[i]->sq.ring.ring->linger = 9;
 	}
@@ -1326,7 +1341,7 @@ static void test_ah_users(struct sroce_cq *cq)
 		CHECK((uint32_t)db.rings == users);
 		for (i = 0; i < users; i++)
 			all_done(qp[i]);
-		memset(&db, 0, sizeof(db));
+		db.rings = 0;
 	}
 	/* of three, one is done, one goes, and one is known to the kernel, which has not got on */
 	wr.wr.ud.ah = sroce_create_ah(pd, &attr);
@@ -1339,7 +1354,25 @@ static void test_ah_users(struct sroce_cq *cq)
 	qp[2]->sq.ring.ring->flags = 0;
 	CHECK(!sroce_destroy_ah(wr.wr.ud.ah) && db.rings == 2);
 	CHECK(db.qp_num == qp[2]->sq.key);
-	all_done(qp[2]);
+	CHECK(qp[2]->sq.ring.ring->cons == qp[2]->sq.ring.ring->prod);
+
+	/* what is not sent is waited for, though not for ever; nor where nothing is sent */
+	db.sends = false;
+	for (i = 0; i < 2; i++) {
+		double t;
+
+		wr.wr.ud.ah = sroce_create_ah(pd, &attr);
+		CHECK(!sroce_post_send(&qp[0]->vqp.qp, &wr, &bad));
+		CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad));
+		if (i)
+			qp[0]->vqp.qp.state = qp[2]->vqp.qp.state = IBV_QPS_SQD;
+		t = seconds();
+		CHECK(!sroce_destroy_ah(wr.wr.ud.ah));
+		t = seconds() - t;
+		CHECK(i ? t < 0.9 : t > 0.9);
+		all_done(qp[0]);
+		all_done(qp[2]);
+	}
 	drop_qp(qp[0]);
 	drop_qp(qp[2]);
 	CHECK(!ctx.ud_qps);

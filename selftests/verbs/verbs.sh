@@ -7,7 +7,8 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts ops
-tests_of ops rc rc_ex reads uc srq xrc sum ud mcast gone gone_shared
+probe sch_netem
+tests_of ops rc rc_ex reads uc srq xrc sum ud mcast gone gone_shared gone_slow
 for t in ud mcast mcast_mtu; do
 	tap_from "$t, IPv6" "$BIN/ops" -d roce0 -D roce1 -g fd77::1 -G fd77::2 $t
 done

@@ -3,6 +3,8 @@
  * The only way from the data path into the kernel.
  */
 #include <errno.h>
+#include <sched.h>
+#include <time.h>
 
 #include <infiniband/cmd_ioctl.h>
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -140,27 +142,58 @@ void sroce_ud_remove(struct sroce_context *ctx, struct sroce_qp *qp)
 	pthread_mutex_unlock(&ctx->ud_lock);
 }
 
+/* For so long, at most, an address handle is kept for requests that name it. */
+#define SROCE_AH_WAIT_MS	1000
+
+static int64_t sroce_now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/*
+ * Until all that @qp has been asked to send so far has been sent, or flushed: the kernel
+ * looks an address up when a request's turn comes, which may be some windows later.
+ * While nothing is sent, as in SQD, there is nothing to wait for.
+ */
+static void sroce_ud_settle(struct sroce_qp *qp, int64_t until)
+{
+	const struct sroce_ring_view *sends = &qp->sq.ring;
+	const uint32_t upto = __atomic_load_n(&sends->prod, __ATOMIC_RELAXED);
+
+	while (qp->vqp.qp.state == IBV_QPS_RTS &&
+	       (int32_t)(upto - sroce_ring_done(sends)) > 0 &&
+	       sroce_now_ms() < until)
+		sched_yield();
+}
+
 /**
- * sroce_doorbell_users - make the kernel look at what was posted with an address handle
+ * sroce_doorbell_users - have all sent that was posted with an address handle
  * @user: as in struct sroce_ah
  *
- * With several, at every queue pair that might have done so and has requests which are
+ * With several, by every queue pair that might have done so and has requests which are
  * not done: one that the kernel knows of may have them in its ring still, as others have
  * their turn or the netdev's queue is full.
  */
 void sroce_doorbell_users(struct sroce_context *ctx, uint32_t user)
 {
 	struct sroce_qp *qp;
+	int64_t until;
 
-	if (user && user != SROCE_AH_SHARED)
-		sroce_doorbell(ctx, user);
-	if (user != SROCE_AH_SHARED)
+	if (!user)
 		return;
 
 	pthread_mutex_lock(&ctx->ud_lock);
-	for (qp = ctx->ud_qps; qp; qp = qp->ud_next)
-		if (qp->sq.ring.ring && sroce_ring_waiting(&qp->sq.ring))
-			sroce_doorbell(ctx, qp->vqp.qp.qp_num);
+	until = sroce_now_ms() + SROCE_AH_WAIT_MS;
+	for (qp = ctx->ud_qps; qp; qp = qp->ud_next) {
+		if (!qp->sq.ring.ring || !sroce_ring_waiting(&qp->sq.ring) ||
+		    (user != SROCE_AH_SHARED && user != qp->vqp.qp.qp_num))
+			continue;
+		sroce_doorbell(ctx, qp->vqp.qp.qp_num);
+		sroce_ud_settle(qp, until);
+	}
 	pthread_mutex_unlock(&ctx->ud_lock);
 }
 

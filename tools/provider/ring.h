@@ -145,13 +145,18 @@ static inline bool sroce_ring_lingers(const struct sroce_ring_view *v)
 }
 
 /*
- * Entries that the kernel has not taken yet; in a send queue, that have not
+ * Index behind the entries that the kernel has taken; in a send queue, that have
  * completed. The acquire is for who fills those behind.
  */
+static inline uint32_t sroce_ring_done(const struct sroce_ring_view *v)
+{
+	return __atomic_load_n(&v->ring->cons, __ATOMIC_ACQUIRE);
+}
+
+/* Entries beyond that. */
 static inline uint32_t sroce_ring_waiting(const struct sroce_ring_view *v)
 {
-	return __atomic_load_n(&v->prod, __ATOMIC_RELAXED) -
-	       __atomic_load_n(&v->ring->cons, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&v->prod, __ATOMIC_RELAXED) - sroce_ring_done(v);
 }
 
 /* Index behind the last entry that the kernel has filled. */

@@ -154,9 +154,9 @@ struct ibv_ah *sroce_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 }
 
 /*
- * Requests name the handle until the kernel has looked at them, which may be
- * some microseconds after they were posted (doorbell.c): it is made to. What a
- * NIC was given has the address in it, so programs take this order for right.
+ * Requests name the handle until the kernel has sent them, which may be some
+ * time after they were posted: it is made to, and waited for. What a NIC was
+ * given has the address in it, so programs take this order for right.
  */
 int sroce_destroy_ah(struct ibv_ah *ah)
 {
