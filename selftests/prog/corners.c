@@ -489,7 +489,7 @@ static void all_psns(void)
 	struct pair_opts o = { .sq = 8, .rq = 8, .sge = 1, .buf = PAGE };
 	static const uint32_t packets[] = { 1 << 16, GIB / 256, GIB / 256, GIB / 256, GIB / 256 };
 	const int fd = forger_on("a");
-	struct ibv_mr *mr, *gone;
+	struct ibv_mr *mr, *gone = NULL;
 	bool held = false;
 	struct pair p;
 	void *mem;
@@ -515,6 +515,8 @@ static void all_psns(void)
 		held = read_all_psns(&p, fd, mem, mr, gone, packets, ARRAY_SIZE(packets));
 		pair_destroy(&p);
 	}
+	if (gone && !held)
+		skip("they came too late each time", "more READs than PSNs");
 	ibv_dereg_mr(mr);
 	munmap(mem, GIB);
 	close(fd);

@@ -1309,7 +1309,7 @@ static void gone_slow(void)
 	struct ud s, r;
 	int i;
 
-	if (system("tc -n a qdisc add dev v0 root netem rate 2mbit limit 4 2>/dev/null")) {
+	if (system("tc -n a qdisc add dev v0 root netem rate 10mbit limit 4 2>/dev/null")) {
 		skip("no netem in this kernel", "an address handle of a slow link's");
 		return;
 	}

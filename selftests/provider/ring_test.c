@@ -1358,14 +1358,19 @@ static void test_ah_users(struct sroce_cq *cq)
 
 	/* what is not sent is waited for, though not for ever; nor where nothing is sent */
 	db.sends = false;
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < 3; i++) {
 		double t;
 
 		wr.wr.ud.ah = sroce_create_ah(pd, &attr);
 		CHECK(!sroce_post_send(&qp[0]->vqp.qp, &wr, &bad));
 		CHECK(!sroce_post_send(&qp[2]->vqp.qp, &wr, &bad));
-		if (i)
+		if (i == 1)
 			qp[0]->vqp.qp.state = qp[2]->vqp.qp.state = IBV_QPS_SQD;
+		if (i == 2) {
+			/* the device has gone */
+			qp[0]->vqp.qp.state = qp[2]->vqp.qp.state = IBV_QPS_RTS;
+			db.err = EIO;
+		}
 		t = seconds();
 		CHECK(!sroce_destroy_ah(wr.wr.ud.ah));
 		t = seconds() - t;
@@ -1373,6 +1378,7 @@ static void test_ah_users(struct sroce_cq *cq)
 		all_done(qp[0]);
 		all_done(qp[2]);
 	}
+	db.err = 0;
 	drop_qp(qp[0]);
 	drop_qp(qp[2]);
 	CHECK(!ctx.ud_qps);

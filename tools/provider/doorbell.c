@@ -156,15 +156,17 @@ static int64_t sroce_now_ms(void)
 /*
  * Until all that @qp has been asked to send so far has been sent, or flushed: the kernel
  * looks an address up when a request's turn comes, which may be some windows later.
- * While nothing is sent, as in SQD, there is nothing to wait for.
+ * While nothing is sent, as in SQD, there is nothing to wait for; nor when the kernel
+ * has begun the ring anew, as the queue pair or the device has gone.
  */
 static void sroce_ud_settle(struct sroce_qp *qp, int64_t until)
 {
 	const struct sroce_ring_view *sends = &qp->sq.ring;
-	const uint32_t upto = __atomic_load_n(&sends->prod, __ATOMIC_RELAXED);
+	const uint32_t upto = sroce_ring_filled(sends);
 
 	while (qp->vqp.qp.state == IBV_QPS_RTS &&
 	       (int32_t)(upto - sroce_ring_done(sends)) > 0 &&
+	       sroce_ring_filled(sends) - upto <= sends->num &&
 	       sroce_now_ms() < until)
 		sched_yield();
 }
@@ -191,8 +193,8 @@ void sroce_doorbell_users(struct sroce_context *ctx, uint32_t user)
 		if (!qp->sq.ring.ring || !sroce_ring_waiting(&qp->sq.ring) ||
 		    (user != SROCE_AH_SHARED && user != qp->vqp.qp.qp_num))
 			continue;
-		sroce_doorbell(ctx, qp->vqp.qp.qp_num);
-		sroce_ud_settle(qp, until);
+		if (!sroce_doorbell(ctx, qp->vqp.qp.qp_num))
+			sroce_ud_settle(qp, until);
 	}
 	pthread_mutex_unlock(&ctx->ud_lock);
 }

@@ -159,7 +159,7 @@ static inline uint32_t sroce_ring_waiting(const struct sroce_ring_view *v)
 	return __atomic_load_n(&v->prod, __ATOMIC_RELAXED) - sroce_ring_done(v);
 }
 
-/* Index behind the last entry that the kernel has filled. */
+/* Index behind the last entry that has been filled, by whoever fills this ring. */
 static inline uint32_t sroce_ring_filled(const struct sroce_ring_view *v)
 {
 	return __atomic_load_n(&v->ring->prod, __ATOMIC_ACQUIRE);
