@@ -585,6 +585,13 @@ static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet)
 		rx_request(rx, packet);
 }
 
+/* Is it this link's netdev? A VRF's may have taken its place. */
+static bool came_by(const struct sk_buff *skb, bool ipv6, const struct sroce_dev *sdev)
+{
+	return sdev->ifindex == skb->dev->ifindex ||
+	       sdev->ifindex == (ipv6 ? inet6_sdif(skb) : inet_sdif(skb));
+}
+
 /* The address that a packet was sent to. */
 static union ib_gid rx_dgid(const struct rx_burst *rx)
 {
@@ -598,14 +605,6 @@ static union ib_gid rx_dgid(const struct rx_burst *rx)
 	return gid;
 }
 
-/* Did the packet come by this link's netdev? A VRF has put itself in its place, perhaps. */
-static bool rx_came_by(const struct rx_burst *rx, const struct sroce_dev *sdev)
-{
-	const int below = rx->ipv6 ? inet6_sdif(rx->skb) : inet_sdif(rx->skb);
-
-	return sdev->ifindex == rx->skb->dev->ifindex || sdev->ifindex == below;
-}
-
 /* A datagram for all members of its group, each in its turn (10.5.2.3). */
 static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 {
@@ -616,7 +615,7 @@ static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 
 	list_for_each_entry_rcu(sdev, &rx->snet->devs, net_entry) {
 		/* two links of one network get one copy each */
-		if (!rx_came_by(rx, sdev))
+		if (!came_by(rx->skb, rx->ipv6, sdev))
 			continue;
 		group = sroce_mcast_find(sdev, &mgid);
 		for (i = 0; group && i < group->num; i++) {
@@ -653,7 +652,7 @@ static void rx_management(struct rx_burst *rx, struct sroce_rx *packet)
 
 	packet->pkt.qpn = 0;
 	list_for_each_entry_rcu(sdev, &rx->snet->devs, net_entry) {
-		const bool own = rx_came_by(rx, sdev);
+		const bool own = came_by(rx->skb, rx->ipv6, sdev);
 		/* with it, the link has a GID table; without, it may have none yet */
 		const u32 qpn = READ_ONCE(sdev->gsi_qpn);
 
@@ -784,12 +783,12 @@ static u32 rx_middles(struct rx_burst *rx, u32 left, u32 seg)
 }
 
 /* A link to count on: that of the netdev, or any of its namespace. */
-static struct sroce_dev *rx_dev(const struct sroce_net *snet, const struct sk_buff *skb)
+static struct sroce_dev *rx_dev(const struct sroce_net *snet, const struct sk_buff *skb, bool ipv6)
 {
 	struct sroce_dev *sdev, *any = NULL;
 
 	list_for_each_entry_rcu(sdev, &snet->devs, net_entry) {
-		if (sdev->ifindex == skb->dev->ifindex)
+		if (came_by(skb, ipv6, sdev))
 			return sdev;
 		any = sdev;
 	}
@@ -811,7 +810,7 @@ static struct rx_burst rx_start(struct net *net, struct sk_buff *skb, bool ipv6)
 		.ip = skb_network_header(skb),
 		.ipv6 = ipv6,
 		.snet = snet,
-		.sdev = rx_dev(snet, skb),
+		.sdev = rx_dev(snet, skb, ipv6),
 		.ce = rx_ce(skb, ipv6),
 		.id_step = 1,
 		.qpn = ~0U,
