@@ -942,6 +942,17 @@ void forge_pkt(int fd, const struct pair *p, int side, uint8_t opcode, uint32_t 
 		die("raw socket: %s", strerror(errno));
 }
 
+void reth(uint8_t *body, const void *at, uint32_t rkey, uint32_t len)
+{
+	uint64_t va = htobe64((uintptr_t)at);
+
+	rkey = htobe32(rkey);
+	len = htobe32(len);
+	memcpy(body, &va, 8);
+	memcpy(body + 8, &rkey, 4);
+	memcpy(body + 12, &len, 4);
+}
+
 int ring_doorbell(struct ibv_context *ctx, uint32_t qpn)
 {
 	struct {

@@ -232,6 +232,8 @@ int forger(void);
 int forger_on(const char *host);
 void forge_pkt(int fd, const struct pair *p, int side, uint8_t opcode, uint32_t psn,
 	       const void *body, size_t len);
+#define RETH_LEN 16
+void reth(uint8_t *body, const void *at, uint32_t rkey, uint32_t len);
 
 /* Poll until there is a completion or the time is up: whether there is one. */
 bool cq_wait(struct ibv_cq *cq, struct ibv_wc *wc, double seconds);

@@ -57,19 +57,6 @@ static struct count count(const struct end *e)
 	return (struct count) { hw_counter(e, "rx_kept"), hw_counter(e, "rx_kept_dropped") };
 }
 
-#define RETH_LEN 16
-
-static void reth(uint8_t *body, const void *at, uint32_t rkey, uint32_t len)
-{
-	uint64_t va = htobe64((uintptr_t)at);
-
-	rkey = htobe32(rkey);
-	len = htobe32(len);
-	memcpy(body, &va, 8);
-	memcpy(body + 8, &rkey, 4);
-	memcpy(body + 12, &len, 4);
-}
-
 /*
  * @num packets to one side of a pair as if from the other, the first @step PSNs behind the next
  * one that is due, and so on: their payload is what a message with @key has there.
