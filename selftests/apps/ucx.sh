@@ -47,5 +47,10 @@ for tls in rc_verbs,ud_verbs:aux,self ud_verbs,self; do
 	run "UCP over $tls: ucp_put_bw" ucp $tls ucp_put_bw -n 50 -s 16384
 	run "UCP over $tls: ucp_get" ucp $tls ucp_get -n 50 -s 16384
 done
+# It polls, asks for an event, and sleeps without another look.
+for tls in rc_verbs,ud_verbs:aux,self ud_verbs,self; do
+	run "UCP over $tls: tag_lat, asleep in between" ucp $tls tag_lat -n 2000 -s 64 -E sleep
+	run "UCP over $tls: tag_bw, asleep in between" ucp $tls tag_bw -n 200 -s 8192 -E sleep
+done
 between "$(hw_counter roce1 rx_pkts)" 1000 1000000000 "the link received packets"
 done_testing

@@ -8,5 +8,5 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts queues
-tests_of queues cq_resize cq_resize_armed cq_resize_busy cq_moderation cq_stamps cq_hostile
+tests_of queues cq_resize cq_resize_armed cq_resize_busy cq_missed cq_moderation cq_stamps cq_hostile
 done_testing

@@ -54,6 +54,9 @@ static void way_down(struct way *w)
 
 #define SIGNAL_EVERY	64
 
+/* seconds in which what does not come would have come */
+#define QUIET		0.2
+
 /* Message n, with n as its bytes and as its wr_id. */
 static void way_send(struct way *w, int flags)
 {
@@ -297,6 +300,108 @@ static void moderate(struct ibv_cq *cq, unsigned int count, unsigned int period)
 
 	if (err)
 		die("modify_cq: %s", strerror(err));
+}
+
+/* Bring @n completions into @cq, which nobody polls. */
+static void way_fill(struct way *w, struct sroce_ring *ring, unsigned int n, int flags)
+{
+	const uint32_t want = ring->prod - ring->cons + n;
+
+	way_recvs(w, n);
+	while (n--)
+		way_send(w, flags);
+	wait_filled(ring, want);
+}
+
+/*
+ * Who has polled everything and arms may sleep then (UCX): what came in between raises
+ * the event at once, as hardware does, whose arming names the consumer's index.
+ */
+static void cq_missed(void)
+{
+	struct ibv_comp_channel *ch = make_channel(&eb);
+	struct sroce_ring *ring;
+	uint64_t polled = 0;
+	struct ibv_cq *cq;
+	unsigned int i;
+	struct way w;
+	bool good;
+
+	ring_before();
+	cq = cq_make_on(&eb, SLOTS, ch);
+	ring = ring_after();
+	way_up(&w, NULL, cq, NULL);
+
+	way_fill(&w, ring, 1, 0);
+	ok(!fd_ready(ch->fd, 0), "nobody asked: no event");
+	arm(cq, false);
+	ok(comp_event(ch, PATIENCE), "a completion that came before arming raises the event");
+	arm(cq, false);
+	ok(!fd_ready(ch->fd, QUIET), "once, and the event that was taken was for it");
+	way_fill(&w, ring, 1, 0);
+	ok(comp_event(ch, PATIENCE), "armed is armed: the next one raises one");
+	way_fill(&w, ring, 1, 0);
+	arm(cq, false);
+	ok(comp_event(ch, PATIENCE), "one that came after the event does, too");
+	ok(!fd_ready(ch->fd, QUIET), "one event for three that wait");
+	ok(next_are(cq, &polled, 3, &w), "they are there");
+	arm(cq, false);
+	ok(!fd_ready(ch->fd, QUIET), "all polled: no event");
+	way_fill(&w, ring, 1, 0);
+	ok(comp_event(ch, PATIENCE) && next_are(cq, &polled, 1, &w), "until the next one comes");
+
+	way_fill(&w, ring, 2, 0);
+	arm(cq, true);
+	ok(!fd_ready(ch->fd, QUIET), "solicited: what was not solicited raises none");
+	way_fill(&w, ring, 1, IBV_SEND_SOLICITED);
+	ok(comp_event(ch, PATIENCE), "what comes solicited does");
+	way_fill(&w, ring, 1, IBV_SEND_SOLICITED);
+	way_fill(&w, ring, 1, 0);
+	arm(cq, true);
+	ok(comp_event(ch, PATIENCE), "what came solicited before arming does");
+	ok(next_are(cq, &polled, 5, &w), "they are there");
+	way_fill(&w, ring, 1, 0);
+	arm(cq, true);
+	ok(!fd_ready(ch->fd, QUIET), "a solicited one that has been polled raises none");
+	ok(next_are(cq, &polled, 1, &w), "it is there");
+
+	/* disarm: the event for what is solicited */
+	way_fill(&w, ring, 1, IBV_SEND_SOLICITED);
+	ok(comp_event(ch, PATIENCE) && next_are(cq, &polled, 1, &w), "the next solicited one does");
+	moderate(cq, 4, 0);
+	way_fill(&w, ring, 2, 0);
+	arm(cq, false);
+	way_fill(&w, ring, 1, 0);
+	ok(!fd_ready(ch->fd, QUIET), "count 4: none for two before and one after arming");
+	way_fill(&w, ring, 1, 0);
+	ok(comp_event(ch, PATIENCE), "one for one more");
+	way_fill(&w, ring, 5, 0);
+	arm(cq, false);
+	ok(comp_event(ch, PATIENCE), "one for five before arming");
+	ok(next_are(cq, &polled, 9, &w), "they are there");
+
+	/* against a kernel that adds meanwhile: nobody sleeps for ever */
+	moderate(cq, 0, 0);
+	good = true;
+	for (i = 0; i < 2000 && good; i++) {
+		struct ibv_wc wc;
+
+		way_recvs(&w, 1);
+		way_send(&w, 0);
+		while (ibv_poll_cq(cq, 1, &wc) > 0)
+			good &= !wc.status && wc.wr_id == polled++;
+		arm(cq, false);
+		while (good && polled != w.sent) {
+			good &= comp_event(ch, PATIENCE);
+			while (ibv_poll_cq(cq, 1, &wc) > 0)
+				good &= !wc.status && wc.wr_id == polled++;
+			arm(cq, false);
+		}
+	}
+	ok(good, "polled, armed and slept %u times", i);
+	way_down(&w);
+	is(ibv_destroy_cq(cq), 0, "the queue is destroyed");
+	ibv_destroy_comp_channel(ch);
 }
 
 static void cq_moderation(void)
@@ -651,6 +756,7 @@ static const struct test tests[] = {
 	TEST(cq_resize),
 	TEST(cq_resize_armed),
 	TEST(cq_resize_busy),
+	TEST(cq_missed),
 	TEST(cq_moderation),
 	TEST(cq_stamps),
 	TEST(cq_hostile),

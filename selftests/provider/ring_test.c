@@ -292,6 +292,14 @@ int ibv_cmd_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
 	return 0;
 }
 
+static int notify_calls, notify_errno;
+
+int ibv_cmd_req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	notify_calls++;
+	return notify_errno;
+}
+
 int ibv_cmd_resize_cq(struct ibv_cq *ibcq, int cqe, struct ibv_resize_cq *cmd,
 		      size_t cmd_size, struct ib_uverbs_resize_cq_resp *resp,
 		      size_t resp_size)
@@ -1458,6 +1466,7 @@ static void test_recv(struct sroce_qp *qp, struct sroce_cq *cq)
 
 static void test_poll(struct sroce_qp *qp, struct sroce_cq *cq)
 {
+	struct ibv_comp_channel channel = {};
 	struct sroce_ring *ring = cq->ring.ring;
 	struct sroce_cqe *cqe = (void *)(ring + 1);
 	struct ibv_wc wc[20], want;
@@ -1522,6 +1531,29 @@ static void test_poll(struct sroce_qp *qp, struct sroce_cq *cq)
 	sroce_req_notify_cq(&cq->vcq.cq, 1);
 	CHECK(ring->arm == SROCE_CQ_ARM_SOLICITED);
 	done("asking for events");
+
+	/* nobody would hear it */
+	complete(cq, qp->sq.key, IBV_WC_SEND, 0, 0);
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0) && !notify_calls);
+	cq->vcq.cq.channel = &channel;
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0) && notify_calls == 1);
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 1) && notify_calls == 2);
+	/* the event is taken: it is for this one */
+	sroce_cq_event(&cq->vcq.cq);
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0) && notify_calls == 2);
+	/* and not for this one */
+	complete(cq, qp->sq.key, IBV_WC_SEND, 1, 0);
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0) && notify_calls == 3);
+	CHECK(poll1(cq, wc) == 1);
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0) && notify_calls == 4);
+	CHECK(poll1(cq, wc) == 1);
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0) && notify_calls == 4);
+	complete(cq, qp->sq.key, IBV_WC_SEND, 2, 0);
+	notify_errno = EIO;
+	CHECK(sroce_req_notify_cq(&cq->vcq.cq, 0) == EIO && notify_calls == 5);
+	notify_errno = 0;
+	CHECK(ring->arm == (SROCE_CQ_ARM_NEXT | SROCE_CQ_ARM_SOLICITED));
+	done("asking for events: what came before is not missed");
 }
 
 static void test_clean(void)

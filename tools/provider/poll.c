@@ -373,19 +373,54 @@ int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc)
 	return n;
 }
 
-/* One event for one call; no system call is needed to ask for it. */
+/**
+ * sroce_cq_event - verbs cq_event: the program takes an event
+ *
+ * What is in the ring by now it will look for, because of it.
+ */
+void sroce_cq_event(struct ibv_cq *ibcq)
+{
+	struct sroce_cq *cq = to_scq(ibcq);
+
+	sroce_lock(&cq->arm_lock);
+	cq->heard = sroce_ring_filled(&cq->ring);
+	sroce_unlock(&cq->arm_lock);
+}
+
+/*
+ * Has something come that no event was for, after the program looked last? It may have
+ * been on its way to arm, and not look again: so do those that wait for several things at
+ * once (UCX). Hardware has the consumer's index when it is armed, and says so.
+ */
+static bool sroce_cq_missed(const struct sroce_cq *cq)
+{
+	uint32_t filled = sroce_ring_filled(&cq->ring);
+
+	return filled != cq->heard && filled != sroce_ring_done(&cq->ring);
+}
+
+/**
+ * sroce_req_notify_cq - verbs req_notify_cq
+ *
+ * One event for one call. A system call is needed for an event that is due already.
+ *
+ * Return: 0 or a positive errno.
+ */
 int sroce_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct sroce_cq *cq = to_scq(ibcq);
-	bool lost;
+	bool lost, missed;
 
 	sroce_lock(&cq->arm_lock);
 	lost = cq->lost;
 	sroce_ring_arm(&cq->ring, solicited_only ? SROCE_CQ_ARM_SOLICITED :
 						   SROCE_CQ_ARM_NEXT);
+	missed = ibcq->channel && sroce_cq_missed(cq);
 	sroce_unlock(&cq->arm_lock);
 	/* nobody would see it, and who waits would wait for ever */
-	return lost ? EIO : 0;
+	if (lost)
+		return EIO;
+	return missed ? ibv_cmd_req_notify_cq(ibcq, solicited_only) : 0;
 }
 
 /*

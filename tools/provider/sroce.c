@@ -49,6 +49,7 @@ static const struct verbs_context_ops sroce_context_ops = {
 	.attach_mcast = ibv_cmd_attach_mcast,
 	.bind_mw = sroce_bind_mw,
 	.close_xrcd = sroce_close_xrcd,
+	.cq_event = sroce_cq_event,
 	.create_ah = sroce_create_ah,
 	.create_cq = sroce_create_cq,
 	.create_cq_ex = sroce_create_cq_ex,

@@ -187,6 +187,8 @@ struct sroce_held {
  *	@lock. Not the same, because a program may ask for an event between
  *	ibv_start_poll() and ibv_end_poll(), which hold @lock
  * @lost: the kernel has gone on to a ring that could not be mapped; under both locks
+ * @heard: what had been filled of the ring when the program took an event last; under
+ *	@arm_lock
  * @last: the queue that the latest completion was for
  * @table: the queues that complete here, hashed by key
  * @table_size: buckets, a power of two
@@ -209,6 +211,7 @@ struct sroce_cq {
 	struct sroce_lock lock;
 	struct sroce_lock arm_lock;
 	bool lost;
+	uint32_t heard;
 	struct sroce_wq *last;
 	struct sroce_wq **table;
 	uint32_t table_size;
@@ -485,6 +488,7 @@ void sroce_cq_detach(struct sroce_cq *cq, struct sroce_wq *wq,
 void sroce_cq_reset(struct sroce_cq *cq, struct sroce_wq *wq);
 void sroce_cq_srqs(struct sroce_cq *cq, int srqs);
 int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc);
+void sroce_cq_event(struct ibv_cq *ibcq);
 int sroce_req_notify_cq(struct ibv_cq *ibcq, int solicited_only);
 void sroce_cq_set_ex(struct sroce_cq *cq);
 

@@ -40,7 +40,9 @@
  * @linger: send queue: entries that may wait behind @seen; with
  *	SROCE_RING_LINGER
  * @arm: completion queues: SROCE_CQ_ARM_*, or-ed in by the program and cleared
- *	by the kernel when it raises the event that was asked for
+ *	by the kernel when it raises the event that was asked for. What was in the
+ *	ring before raises none by itself: IB_USER_VERBS_CMD_REQ_NOTIFY_CQ has the
+ *	kernel look once, if this is still set
  *
  * Each on a cache line of its own, so that the two sides do not fight.
  */

@@ -48,17 +48,19 @@ static bool cq_disarm(struct sroce_cq *cq)
 }
 
 /*
- * May the event wait for more completions? What a peer solicits, and errors,
- * are said at once.
+ * May the event wait for more than these @num completions? What a peer solicits,
+ * and errors, are said at once.
  */
-static bool cq_moderate(struct sroce_cq *cq, bool solicited)
+static bool cq_moderate(struct sroce_cq *cq, u32 num, bool solicited)
 {
+	const bool first = !cq->moderated;
+
 	if (solicited || cq->mod_count == 1 || (!cq->mod_count && !cq->mod_period))
 		return false;
-	cq->moderated++;
+	cq->moderated = max(cq->moderated, num);
 	if (cq->mod_count && cq->moderated >= cq->mod_count)
 		return false;
-	if (cq->mod_period && cq->moderated == 1)
+	if (cq->mod_period && first)
 		hrtimer_start(&cq->mod_timer, ns_to_ktime(cq->mod_period * NSEC_PER_USEC),
 			      HRTIMER_MODE_REL_SOFT);
 	return true;
@@ -325,14 +327,43 @@ enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *
 	cq_stamp(cq, entry);
 	/* pairs with the program's acquire: the entry is whole */
 	smp_store_release(&ring->prod, ++cq->prod);
+	if (solicited)
+		cq->solicited = cq->prod;
 	/*
 	 * Pairs with the barrier between a program's arming and its next look
 	 * at the index: one of the two sees the other.
 	 */
 	smp_mb();
-	event = cq_wanted(ring, solicited) && !cq_moderate(cq, solicited) && cq_disarm(cq);
+	event = cq_wanted(ring, solicited) &&
+		!cq_moderate(cq, cq->moderated + 1, solicited) && cq_disarm(cq);
 	spin_unlock_bh(&cq->lock);
 	return event ? SROCE_CQ_EVENT : SROCE_CQ_QUIET;
+}
+
+/**
+ * sroce_cq_missed - raise the event that a program has asked for too late
+ * @cq: the queue, of a program
+ *
+ * Its library has found completions in the ring which came after the last event that
+ * it took and before it armed: see "Arming" in architecture.rst. If an event has been
+ * raised since it armed, that was for these. Process context.
+ */
+void sroce_cq_missed(struct sroce_cq *cq)
+{
+	struct sroce_ring *ring;
+	bool event, solicited;
+	u32 cons, num;
+
+	spin_lock_bh(&cq->lock);
+	ring = cq->q.ring;
+	cons = READ_ONCE(ring->cons);
+	num = cq->prod - cons;
+	solicited = cq->solicited - cons - 1 < num;
+	event = num && cq_wanted(ring, solicited) &&
+		!cq_moderate(cq, num, solicited) && cq_disarm(cq);
+	spin_unlock_bh(&cq->lock);
+	if (event)
+		sroce_cq_notify(cq);
 }
 
 /**

@@ -453,17 +453,25 @@ int sroce_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 
 /**
  * sroce_req_notify_cq - ib_device_ops: ask for an event
- * @ibcq: completion queue of a kernel consumer
+ * @ibcq: completion queue
  * @flags: for which completion, and whether to look for some that are there
  *
- * Any context. Return: 1 if there are completions and that was asked; else 0.
+ * A program arms in its ring, and calls for what it might have missed. Any context, but
+ * for that.
+ *
+ * Return: 1 if there are completions and that was asked; else 0.
  */
 int sroce_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 {
-	struct sroce_ring *ring = to_scq(ibcq)->q.ring;
-	u32 arm = READ_ONCE(ring->arm);
-	u32 want;
+	struct sroce_cq *cq = to_scq(ibcq);
+	struct sroce_ring *ring = cq->q.ring;
+	u32 arm, want;
 
+	if (cq->ibuc) {
+		sroce_cq_missed(cq);
+		return 0;
+	}
+	arm = READ_ONCE(ring->arm);
 	want = (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED ? SROCE_CQ_ARM_SOLICITED :
 								   SROCE_CQ_ARM_NEXT;
 	/* a full barrier, which pairs with that in sroce_cq_post() */

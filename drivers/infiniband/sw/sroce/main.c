@@ -102,6 +102,8 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	sdev->ibdev.local_dma_lkey = SROCE_LOCAL_DMA_LKEY;
 	sdev->ibdev.num_comp_vectors = num_possible_cpus();
 	sdev->ibdev.driver_def = sroce_uapi_defs;
+	/* one of those that a driver has to ask for (ib_alloc_device()): sroce_cq_missed() */
+	sdev->ibdev.uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_REQ_NOTIFY_CQ);
 	strscpy(sdev->ibdev.node_desc, "sroce", sizeof(sdev->ibdev.node_desc));
 	set_guid(&sdev->ibdev, ndev);
 	sroce_pma_init(sdev, ndev);
