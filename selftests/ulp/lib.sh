@@ -115,3 +115,15 @@ link_goes() {
 	run "the link is deleted under its consumer" timeout 120 rdma link del "$me"
 	[ "$TYPE" != sroce ] || run "the module can be unloaded" wait_for 60 rmmod sroce
 }
+
+# The module goes with its link under its consumer, which is no reason to say less to its peer.
+module_goes() {
+	[ "$TYPE" = sroce ] || { link_goes; return; }
+	run "the module is unloaded under its consumer" timeout 120 rmmod sroce
+	is "$(links_here)" "" "and its link goes with it"
+}
+
+# Requests to disconnect that the CM has had
+goodbyes() {
+	cat "/sys/class/infiniband/$me/ports/1/cm_rx_msgs/dreq"
+}

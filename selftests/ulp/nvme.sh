@@ -73,7 +73,8 @@ use() {
 	outage "the target's port goes" port
 	[ -z "$LONG" ] || outage "the target's netdev goes" netdev
 	meet used 300
-	link_goes
+	module_goes
+	meet gone 300
 	wait_for 30 not [ -e /dev/nvme0n1 ] && ok "no disk is left" || not_ok "no disk is left"
 }
 
@@ -92,7 +93,10 @@ host_b() {
 		meet netdev-noticed 240
 		ip link set eth0 up
 	fi
+	before=$(goodbyes)
 	meet used 600
+	meet gone 300
+	between $(($(goodbyes) - before)) 1 1000 "the other host has said goodbye"
 	link_goes
 	rm $target/ports/1/subsystems/$nqn
 }

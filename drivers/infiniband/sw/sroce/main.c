@@ -393,9 +393,10 @@ err_icrc:
 static void __exit sroce_exit(void)
 {
 	rdma_link_unregister(&sroce_link_ops);
+	/* before the notifier, whose end is the end of every netdev to it */
+	ib_unregister_driver((enum rdma_driver_id)SROCE_DRIVER_ID);
 	addr_events_off();
 	unregister_netdevice_notifier(&sroce_netdev_nb);
-	ib_unregister_driver((enum rdma_driver_id)SROCE_DRIVER_ID);
 	ib_unregister_client(&sroce_client);
 	destroy_workqueue(sroce_follow_wq);
 	sroce_net_exit();
