@@ -307,6 +307,8 @@ static enum scatter_result scatter(struct sroce_qp *qp, struct sroce_rx_pos *pos
 		to = sroce_mr_span(mr, addr, &n, true);
 		if (!to)
 			return scatter_fault(qp, sge, sq->rsp_off);
+		if (unlikely(sq->fault.err))
+			sroce_fault_forget(&sq->fault, sge->lkey, addr, n, true);
 		if (pos) {
 			sroce_rx_copy(pos, to, n);
 		} else {

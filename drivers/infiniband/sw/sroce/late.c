@@ -178,6 +178,23 @@ bool sroce_fault_refused(struct sroce_fault *fault, u32 lkey, u64 addr, bool wri
 }
 
 /**
+ * sroce_fault_forget - the memory is there after all
+ * @fault: not active
+ * @lkey: region
+ * @addr: in terms of its iova
+ * @len: bytes that are
+ * @write: to be written
+ *
+ * It has come another way since: what could not be paged in then says nothing of the
+ * next time. The side's lock is held.
+ */
+void sroce_fault_forget(struct sroce_fault *fault, u32 lkey, u64 addr, u32 len, bool write)
+{
+	if (fault->lkey == lkey && fault->addr - addr < len && fault->write == write)
+		fault->err = 0;
+}
+
+/**
  * sroce_faults_init - a program gets on-demand memory
  * @ibpd: one of its protection domains, or of a kernel consumer (ib_reg_user_mr())
  *

@@ -141,6 +141,8 @@ static enum send_result copy_sges(struct sroce_qp *qp, u8 *to, u32 len)
 		from = sroce_mr_span(mr, addr, &n, false);
 		if (!from)
 			return send_fault(qp, swqe, sge, off);
+		if (unlikely(sq->fault.err))
+			sroce_fault_forget(&sq->fault, sge->lkey, addr, n, false);
 		sroce_copy(to, from, n);
 		to += n;
 		len -= n;

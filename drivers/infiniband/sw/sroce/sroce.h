@@ -2008,6 +2008,7 @@ void sroce_fault_init(struct sroce_fault *fault, struct sroce_qp *qp,
 void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce_srq *srq,
 		       u32 lkey, u64 addr, u64 len, bool write);
 bool sroce_fault_refused(struct sroce_fault *fault, u32 lkey, u64 addr, bool write);
+void sroce_fault_forget(struct sroce_fault *fault, u32 lkey, u64 addr, u32 len, bool write);
 
 /* keep.c */
 enum sroce_keep {
