@@ -532,6 +532,101 @@ static void all_psns(void)
 
 #define LAST_SENDS	64
 
+#define ACKNOWLEDGE	0x11
+
+/* All up to @psn has come, says who did not hear it. */
+static void forge_ack(int fd, const struct pair *p, uint32_t psn)
+{
+	static const uint8_t aeth[4] = { 0x1f, 0, 0, 1 };
+
+	forge_pkt(fd, p, 1, ACKNOWLEDGE, psn, aeth, sizeof(aeth));
+}
+
+/* A connection from a to b, which has gone deaf. */
+static void pair_deaf(struct pair *p, uint8_t timeout)
+{
+	const struct pair_opts o = { .sq = 256, .rq = 1, .sge = 1, .buf = 4 * PAGE };
+
+	pair_create(p, &ea, &eb, &o);
+	p->conn.timeout = timeout;
+	pair_connect(p);
+	if (qp_to(p->qp[1], IBV_QPS_RESET))
+		die("to RESET");
+}
+
+static void wait_counter(const struct end *e, const char *name, long long more_than)
+{
+	double end = now() + PATIENCE;
+
+	while (hw_counter(e, name) <= more_than)
+		if (now() > end)
+			die("%s stays at %lld", name, more_than);
+}
+
+/*
+ * A request is to be sent again, and there is no way to the peer; then it is acknowledged
+ * after all. Nothing is waited for then, by nobody.
+ */
+static void had_after_all(void)
+{
+	/* as if it had come before: a's own host is all that it reaches */
+	const int fd = forger_on("a");
+	long long before;
+	struct pair p;
+
+	/* 0.54 s, or more */
+	pair_deaf(&p, 17);
+	before = hw_counter(&ea, "local_ack_timeout_err");
+	if (pair_send(&p, 0, 1, 0, 100, SIG))
+		die("post_send");
+	wait_counter(&ea, "local_ack_timeout_err", before);
+	before = hw_counter(&ea, "tx_no_route");
+	command("ip -n a link set v0 down");
+	wait_counter(&ea, "tx_no_route", before);
+	forge_ack(fd, &p, p.psn[0]);
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a request is acknowledged when there is no way back");
+	before = hw_counter(&ea, "local_ack_timeout_err");
+	sleep_ms(3000);
+	is(hw_counter(&ea, "local_ack_timeout_err"), before, "and an idle queue pair has no timeout");
+	command("ip -n a link set v0 up");
+	pair_destroy(&p);
+	close(fd);
+}
+
+/*
+ * An acknowledgement names a READ's own packet: no responder's does (9.7.5.2.2), and the data has
+ * not come. The READ is sent again for it, and not with each request that is posted behind it.
+ */
+static void read_named(void)
+{
+	const int fd = forger_on("b");
+	enum { BEHIND = 200 };
+	long long before;
+	struct pair p;
+	unsigned int i;
+
+	/* 17 s, or more */
+	pair_deaf(&p, 22);
+	before = hw_counter(&ea, "retransmitted_pkts");
+	errno = POST(p.qp[0], .wr_id = 1, .send_flags = SIG, .opcode = IBV_WR_RDMA_READ,
+		     .num_sge = 1, .sg_list = SGE(p.buf[0], 4 * PAGE, p.mr[0]->lkey),
+		     .wr.rdma = { .remote_addr = (uintptr_t)p.buf[1], .rkey = p.mr[1]->rkey });
+	if (errno)
+		die("post_send");
+	forge_ack(fd, &p, p.psn[0]);
+	wait_counter(&ea, "retransmitted_pkts", before);
+	for (i = 0; i < BEHIND; i++) {
+		if (pair_send(&p, 0, 2, 0, 8, 0))
+			die("post_send");
+		sleep_ms(1);
+	}
+	between(hw_counter(&ea, "retransmitted_pkts") - before, 1, BEHIND / 8,
+		"a READ that an acknowledgement names: requests that are sent again");
+	is(qp_state(p.qp[0]), IBV_QPS_RTS, "nothing has ended");
+	pair_destroy(&p);
+	close(fd);
+}
+
 static const char *const endings[] = { "is destroyed", "goes to RESET", "goes to ERR" };
 
 /* The server of a protocol whose last message is the client's */
@@ -598,6 +693,8 @@ static const struct test tests[] = {
 	TEST(endless),
 	TEST(late_read),
 	TEST(all_psns),
+	TEST(had_after_all),
+	TEST(read_named),
 	TEST(last_word),
 	TEST(ud_nowhere),
 	TEST(ud_denied),
