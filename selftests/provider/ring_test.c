@@ -1549,8 +1549,13 @@ static void test_poll(struct sroce_qp *qp, struct sroce_cq *cq)
 	CHECK(poll1(cq, wc) == 1);
 	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0) && notify_calls == 4);
 	complete(cq, qp->sq.key, IBV_WC_SEND, 2, 0);
+	notify_errno = ENOMEM;
+	CHECK(sroce_req_notify_cq(&cq->vcq.cq, 0) == ENOMEM && notify_calls == 5);
+	/* gone, and what has been flushed is there; or older */
 	notify_errno = EIO;
-	CHECK(sroce_req_notify_cq(&cq->vcq.cq, 0) == EIO && notify_calls == 5);
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0) && notify_calls == 6);
+	notify_errno = EOPNOTSUPP;
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0) && notify_calls == 7);
 	notify_errno = 0;
 	CHECK(ring->arm == (SROCE_CQ_ARM_NEXT | SROCE_CQ_ARM_SOLICITED));
 	done("asking for events: what came before is not missed");

@@ -127,3 +127,7 @@ module_goes() {
 goodbyes() {
 	cat "/sys/class/infiniband/$me/ports/1/cm_rx_msgs/dreq"
 }
+
+more_goodbyes() { # THAN
+	[ "$(goodbyes)" -gt "$1" ]
+}

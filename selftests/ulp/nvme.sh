@@ -72,7 +72,8 @@ use() {
 	file_system /dev/nvme0n1
 	outage "the target's port goes" port
 	[ -z "$LONG" ] || outage "the target's netdev goes" netdev
-	meet used 300
+	meet live 300
+	meet used
 	module_goes
 	meet gone 300
 	wait_for 30 not [ -e /dev/nvme0n1 ] && ok "no disk is left" || not_ok "no disk is left"
@@ -93,10 +94,11 @@ host_b() {
 		meet netdev-noticed 240
 		ip link set eth0 up
 	fi
+	meet live 600
 	before=$(goodbyes)
-	meet used 600
+	meet used
 	meet gone 300
-	between $(($(goodbyes) - before)) 1 1000 "the other host has said goodbye"
+	run "the other host has said goodbye" wait_for 60 more_goodbyes $before
 	link_goes
 	rm $target/ports/1/subsystems/$nqn
 }

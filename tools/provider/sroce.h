@@ -187,8 +187,10 @@ struct sroce_held {
  *	@lock. Not the same, because a program may ask for an event between
  *	ibv_start_poll() and ibv_end_poll(), which hold @lock
  * @lost: the kernel has gone on to a ring that could not be mapped; under both locks
- * @heard: what had been filled of the ring when the program took an event last; under
- *	@arm_lock
+ * @asked: index of the first completion that the event may be for which was asked for
+ *	last; under @arm_lock, as the next two are
+ * @heard: up to where the program looks because of the event that it took last
+ * @heard_done: where it had been when it took it
  * @last: the queue that the latest completion was for
  * @table: the queues that complete here, hashed by key
  * @table_size: buckets, a power of two
@@ -211,7 +213,9 @@ struct sroce_cq {
 	struct sroce_lock lock;
 	struct sroce_lock arm_lock;
 	bool lost;
+	uint32_t asked;
 	uint32_t heard;
+	uint32_t heard_done;
 	struct sroce_wq *last;
 	struct sroce_wq **table;
 	uint32_t table_size;

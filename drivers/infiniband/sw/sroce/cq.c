@@ -346,7 +346,8 @@ enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *
  *
  * Its library has found completions in the ring which came after the last event that
  * it took and before it armed: see "Arming" in architecture.rst. If an event has been
- * raised since it armed, that was for these. Process context.
+ * raised since it armed, that was for these. The core keeps events for who does not take
+ * them: there is no more than one of these for a completion. Process context.
  */
 void sroce_cq_missed(struct sroce_cq *cq)
 {
@@ -359,8 +360,9 @@ void sroce_cq_missed(struct sroce_cq *cq)
 	cons = READ_ONCE(ring->cons);
 	num = cq->prod - cons;
 	solicited = cq->solicited - cons - 1 < num;
-	event = num && cq_wanted(ring, solicited) &&
+	event = num && cq->prod != cq->missed && cq_wanted(ring, solicited) &&
 		!cq_moderate(cq, num, solicited) && cq_disarm(cq);
+	cq->missed += event;
 	spin_unlock_bh(&cq->lock);
 	if (event)
 		sroce_cq_notify(cq);

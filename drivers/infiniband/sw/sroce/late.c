@@ -183,14 +183,14 @@ bool sroce_fault_refused(struct sroce_fault *fault, u32 lkey, u64 addr, bool wri
  * @lkey: region
  * @addr: in terms of its iova
  * @len: bytes that are
- * @write: to be written
+ * @write: to be written, and so to be read
  *
  * It has come another way since: what could not be paged in then says nothing of the
  * next time. The side's lock is held.
  */
 void sroce_fault_forget(struct sroce_fault *fault, u32 lkey, u64 addr, u32 len, bool write)
 {
-	if (fault->lkey == lkey && fault->addr - addr < len && fault->write == write)
+	if (fault->lkey == lkey && fault->addr - addr < len && (write || !fault->write))
 		fault->err = 0;
 }
 

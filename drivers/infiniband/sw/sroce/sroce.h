@@ -456,6 +456,7 @@ struct sroce_ucontext {
  * @overflown: an entry was lost; nothing more is added (IBTA Vol.1 11.6.3.3)
  * @polled: what the program had taken when it rang last
  * @solicited: index behind the latest completion that was solicited, or an error
+ * @missed: events that were raised by sroce_cq_missed()
  * @mod_count: an event waits for so many completions; 0 for no number
  * @mod_period: or until the first of them is so many microseconds old; 0 for
  *	no time
@@ -475,6 +476,7 @@ struct sroce_cq {
 	bool overflown;
 	u32 polled;
 	u32 solicited;
+	u32 missed;
 	u16 mod_count;
 	u16 mod_period;
 	u32 moderated;
