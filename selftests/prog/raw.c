@@ -1254,7 +1254,7 @@ static void rss_make(struct rss *s, struct end *e, uint64_t fields)
 
 	s->mr = mr_make(e, 64 * SLOT, IBV_ACCESS_LOCAL_WRITE);
 	for (int i = 0; i < NUM_WQ; i++) {
-		struct ibv_wq_init_attr init = { .wq_type = IBV_WQT_RQ, .max_wr = 64, .max_sge = 1,
+		struct ibv_wq_init_attr init = { .wq_type = IBV_WQT_RQ, .max_wr = 50, .max_sge = 1,
 						 .pd = e->pd };
 
 		s->cq[i] = cq_make(e, 128);
@@ -1262,6 +1262,7 @@ static void rss_make(struct rss *s, struct end *e, uint64_t fields)
 		s->wq[i] = ibv_create_wq(e->ctx, &init);
 		if (!s->wq[i] || wq_to(s->wq[i], IBV_WQS_RDY))
 			die("create_wq: %s", strerror(errno));
+		is(init.max_wr, 64, "a work queue says what it takes");
 		for (int k = 0; k < 16; k++)
 			wq_post(s, i, i * 16 + k);
 	}

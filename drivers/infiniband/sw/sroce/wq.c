@@ -245,6 +245,7 @@ struct ib_wq *sroce_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *init,
 	err = wq_number(wq);
 	if (err)
 		goto err_wq;
+	init->max_wr = wq->rq.q.mask + 1;
 	return &wq->ibwq;
 
 err_wq:
