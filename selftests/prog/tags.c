@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,7 @@ static unsigned int rd_atomic = 4, cq_entries = 4096;
 
 /* A tag matching queue at b, and a queue pair that sends to it from a. */
 struct matcher {
+	struct ibv_comp_channel *channel;
 	struct ibv_cq_ex *cq;
 	struct ibv_srq *srq;
 	struct ibv_cq *scq, *rcq;
@@ -147,6 +149,10 @@ static void up_sends(struct matcher *m, unsigned int sends)
 	};
 
 	memset(m, 0, sizeof(*m));
+	m->channel = ibv_create_comp_channel(eb.ctx);
+	if (!m->channel)
+		die("create_comp_channel");
+	ca.channel = m->channel;
 	m->cq = ibv_create_cq_ex(eb.ctx, &ca);
 	if (!m->cq)
 		die("create_cq_ex");
@@ -181,6 +187,7 @@ static void down(struct matcher *m)
 	if (ibv_destroy_cq(ibv_cq_ex_to_cq(m->cq)) || ibv_destroy_cq(m->scq) ||
 	    ibv_destroy_cq(m->rcq))
 		die("destroy_cq");
+	ibv_destroy_comp_channel(m->channel);
 	mr_drop(m->mr[0]);
 	mr_drop(m->mr[1]);
 	mr_drop(m->recvs);
@@ -863,11 +870,21 @@ static void test_rndv(void)
 /* What is left to the program: no room, or a send queue that is its own */
 static void rndv_left(struct matcher *m, uint32_t len, uint32_t room, const char *what)
 {
+	struct pollfd event = { .fd = m->channel->fd, .events = POLLIN };
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(m->cq);
 	struct told t;
+	void *ctx;
 
 	clear(m, 0, room + GUARD);
 	add(m, 90, 6, 0, room);
+	if (ibv_req_notify_cq(cq, 1))
+		die("req_notify_cq");
 	rndv(m, 0, 6, 4096, len);
+	if (ok(poll(&event, 1, PATIENCE * 1000) == 1, "%s: who waits for what is solicited hears it", what)) {
+		if (ibv_get_cq_event(m->channel, &cq, &ctx))
+			die("get_cq_event");
+		ibv_ack_cq_events(cq, 1);
+	}
 	told_is(m, 90, IBV_WC_TM_RNDV_INCOMPLETE, 0, 0, &t, what);
 	ok(t.opcode == IBV_WC_TM_RECV && t.flags == (MATCH | IBV_WC_WITH_IMM) && t.len == HDRS &&
 	   t.tag == 6, "it says that there is a match");

@@ -582,7 +582,8 @@ static void complete_message(struct sroce_qp *qp, const struct wire_pkt *pkt,
 		cqe->wc_flags |= SROCE_WC_WITH_IMM;
 	}
 	rq->has_wqe = false;
-	recv_complete(qp, cqe, pkt->solicited);
+	/* a rendezvous that is left to the program is no success, either */
+	recv_complete(qp, cqe, pkt->solicited || cqe->status);
 }
 
 /*
@@ -1368,6 +1369,8 @@ void sroce_recv_fault_done(struct sroce_qp *qp, int err)
 	while (!rq->fault.active &&
 	       (late = list_first_entry_or_null(&rq->late, struct sroce_late, entry)) &&
 	       recv_take(qp, &late->rx)) {
+		/* that was for this packet, if it got so far as to ask */
+		rq->fault.err = 0;
 		sroce_wait_over(qp, late);
 		if (rq->kept.num)
 			recv_kept(qp);
