@@ -8,7 +8,7 @@
 
 two_hosts corners
 tests_of corners early bind_behind inv_behind read_hole send_hole srq_domain endless late_read \
-	all_psns read_named last_word
+	all_psns read_named ack_far_back last_word
 probe sch_ingress
 probe cls_matchall
 probe act_gact

@@ -328,6 +328,7 @@ static void ud_denied(void)
 
 #define MAX_MSG		(1UL << 30)
 #define SEND_MIDDLE	0x01
+#define SEND_ONLY	0x04
 
 /*
  * A message is as long as any may be, and goes on. Who sends it is one that fails at its last
@@ -627,6 +628,55 @@ static void read_named(void)
 	close(fd);
 }
 
+/*
+ * A READ's PSNs are not acknowledged by number. After half of all of them, the last SEND's looks
+ * like one that is to come, to a requester who has such ones under way.
+ */
+static void ack_far_back(void)
+{
+	const struct pair_opts o = { .sq = 16, .rq = 16, .sge = 1, .buf = 8 << 20,
+				     .access = IBV_ACCESS_REMOTE_READ };
+	const uint32_t num = (1 << 21) / (o.buf / 256) + 1;
+	const int fd = forger_on("a");
+	long long acks, twice;
+	uint32_t psn, good = 0;
+	struct pair p;
+	uint64_t key;
+
+	pair_create(&p, &ea, &eb, &o);
+	p.conn.mtu = IBV_MTU_256;
+	p.conn.rd_atomic = 8;
+	p.conn.timeout = 20;
+	pair_connect(&p);
+	for (key = 1; key <= 2; key++) {
+		psn = p.psn[0];
+		pair_request(&p, IBV_WR_SEND, 8);
+		wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a SEND");
+		wc_is(p.rcq[1], 9, IBV_WC_SUCCESS, NULL, "has come");
+		acks = hw_counter(&eb, "sent_ack");
+		forge_pkt(fd, &p, 0, SEND_ONLY, psn, p.buf[0], 8);
+		wait_counter(&eb, "sent_ack", acks);
+		pattern_fill(p.buf[1], key, 0, o.buf);
+		memset(p.buf[0], 0, o.buf);
+		for (uint32_t i = 0; i < num; i++) {
+			struct ibv_wc wc;
+
+			pair_request(&p, IBV_WR_RDMA_READ, o.buf);
+			good += cq_wait(p.scq[0], &wc, PATIENCE) && !wc.status;
+		}
+		is(pattern_check(p.buf[0], key, 0, o.buf), -1, "READs of 2^21 PSNs, every byte");
+		acks = hw_counter(&eb, "sent_ack");
+		twice = hw_counter(&eb, "duplicate_request");
+		forge_pkt(fd, &p, 0, SEND_ONLY, psn, p.buf[0], 8);
+		wait_counter(&eb, "duplicate_request", twice);
+		sleep_ms(200);
+		is(hw_counter(&eb, "sent_ack") - acks, 0, "the SEND is acknowledged no more");
+	}
+	is(good, 2 * num, "all READs were given");
+	pair_destroy(&p);
+	close(fd);
+}
+
 static const char *const endings[] = { "is destroyed", "goes to RESET", "goes to ERR" };
 
 /* The server of a protocol whose last message is the client's */
@@ -695,6 +745,7 @@ static const struct test tests[] = {
 	TEST(all_psns),
 	TEST(had_after_all),
 	TEST(read_named),
+	TEST(ack_far_back),
 	TEST(last_word),
 	TEST(ud_nowhere),
 	TEST(ud_denied),

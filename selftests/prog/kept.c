@@ -202,27 +202,79 @@ static void empty(void)
 	pair_destroy(&p);
 }
 
-/* All over the half of all PSNs that is ahead: what is kept is not needed for long. */
+/* One packet, @ahead of the next that is due: is it kept? */
+static bool kept(struct pair *p, uint32_t ahead)
+{
+	const struct count before = count(&eb);
+	struct count now;
+
+	forge_pkt(forgers[0], p, 0, WRITE_MIDDLE, p->psn[0] + ahead, p->buf[0], MTU);
+	do
+		now = count(&eb);
+	while (now.kept + now.dropped == before.kept + before.dropped);
+	return now.kept > before.kept;
+}
+
+/*
+ * All over the half of all PSNs that is ahead: who does not know the peer's PSN would guess half
+ * of the time. No further than what the peer can have sent, READs that it is known for among it.
+ */
 static void far_ahead(void)
 {
 	struct pair p, victim;
 	struct count got, over;
+	uint32_t reach = SIDE_PKTS;
 
 	up(&p, CHUNK);
 	up(&victim, CHUNK);
 	p.psn[0] += 10000;
 	got = fill(&p, 1, WRITE_MIDDLE, FULL, ((1 << 23) - 10100) / FULL, 0);
 	p.psn[0] -= 10000;
-	bounded(&got, SIDE_BYTES / MTU, "far ahead");
+	is(got.kept, 0, "far ahead: nothing is kept");
+	is(got.dropped, FULL, "far ahead: all of it is counted");
+	ok(!kept(&p, reach + 1), "further than what may be kept: it is not");
+	ok(kept(&p, reach), "no further: it is");
+	ok(served(&p, IBV_WR_RDMA_READ, CHUNK), "a READ, every byte");
+	reach += p.conn.rd_atomic * CHUNK / MTU;
+	ok(!kept(&p, reach + 1), "further than it and as many READs: it is not");
+	ok(kept(&p, reach), "behind READs: it is");
 	over = count(&eb);
 	forge_pkt(forgers[0], &p, 0, WRITE_MIDDLE, p.psn[0] + (1 << 23), p.buf[0], MTU);
 	got = count(&eb);
 	ok(got.kept == over.kept && got.dropped == over.dropped, "beyond the half it is old");
 	lossy(true);
 	works(&victim, "2 % loss, another queue pair");
-	works(&p, "and the one whose room is taken");
+	works(&p, "and the one that keeps what is not its peer's");
 	lossy(false);
 	pair_destroy(&victim);
+	pair_destroy(&p);
+}
+
+/* What was kept long ago is not the peer's, who would have had it acknowledged since. */
+static void aged(void)
+{
+	const uint64_t key = next_key++;
+	uint8_t body[RETH_LEN + MTU];
+	struct count before, got;
+	struct pair p;
+
+	up(&p, CHUNK);
+	works(&p, "before");
+	before = count(&eb);
+	memset(p.buf[1], 0, CHUNK);
+	reth(body, p.buf[1] + CHUNK / 2, p.mr[1]->rkey, MTU);
+	pattern_fill(body + RETH_LEN, key, 0, MTU);
+	forge_pkt(forgers[0], &p, 0, WRITE_ONLY, p.psn[0] + 2, body, sizeof(body));
+	do
+		got = count(&eb);
+	while (got.kept == before.kept);
+	sleep_ms(6000);
+	for (int i = 0; i < 8; i++)
+		if (!served(&p, IBV_WR_RDMA_WRITE, MTU))
+			die("no WRITE");
+	ok(pattern_check(p.buf[1] + CHUNK / 2, key, 0, MTU) >= 0, "old when its turn came: not executed");
+	is(count(&eb).dropped - before.dropped, 1, "it is counted");
+	works(&p, "after");
 	pair_destroy(&p);
 }
 
@@ -544,6 +596,7 @@ static const struct test tests[] = {
 	TEST(requests),
 	TEST(empty),
 	TEST(far_ahead),
+	TEST(aged),
 	TEST(responses),
 	TEST(link_full),
 	TEST(waiting),

@@ -21,6 +21,12 @@
 /* Of a side of a queue pair. A window of single packets pins twice its bytes, or more. */
 #define KEPT_MAX_BYTES	(3 * SROCE_WINDOW_MAX)
 
+/*
+ * Where a packet's turn does not come for so long, its sender has either given up or never was the
+ * peer. It has not been acknowledged, and who still wants it sends it again.
+ */
+#define KEPT_MAX_AGE	(5 * HZ)
+
 /* Of a link: a peer that leaves its gaps open takes it from others, who then go back. */
 #define KEPT_DEV_BYTES	(128L << 20)
 
@@ -156,6 +162,7 @@ static struct sroce_late *kept_alloc(const struct sroce_kept *kept, const struct
 		return NULL;
 	late->rx = *rx;
 	late->charge = 0;
+	late->since = (u32)jiffies;
 	late->next = NULL;
 	late->tail = late;
 	/* all there is of others are headers, and those are in @rx */
@@ -281,6 +288,15 @@ void sroce_kept_gaps(const struct sroce_qp *qp, const struct sroce_kept *kept, u
 struct sroce_late *sroce_kept_first(const struct sroce_kept *kept)
 {
 	return kept_entry(rb_first(&kept->tree));
+}
+
+/**
+ * sroce_kept_aged - has a packet waited longer for its turn than a recovery takes?
+ * @late: the packet
+ */
+bool sroce_kept_aged(const struct sroce_late *late)
+{
+	return (u32)jiffies - late->since > KEPT_MAX_AGE;
 }
 
 /**

@@ -687,6 +687,7 @@ static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int m
 	if (mask & IB_QP_RQ_PSN) {
 		qp->rq.epsn = attr->rq_psn & WIRE_PSN_MASK;
 		qp->rq.ack_psn = wire_psn_add(qp->rq.epsn, -1);
+		qp->rq.ack_stale = false;
 	}
 	if (mask & IB_QP_SQ_PSN) {
 		sq->psn_una = attr->sq_psn & WIRE_PSN_MASK;

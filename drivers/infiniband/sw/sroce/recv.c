@@ -24,6 +24,12 @@
  */
 #define UNREPORTED	8
 
+/*
+ * READs and ATOMICs take PSNs that acknowledgements do not name, and a requester takes what is
+ * half of all of them back for one ahead (9.7.1). With the largest READ, 2^23, that is two steps.
+ */
+#define ACK_PSN_REACH	(1U << 21)
+
 /* How the taking of a packet ended. */
 enum recv_result {
 	RECV_DONE,
@@ -63,6 +69,7 @@ static void executed(struct sroce_qp *qp, const struct wire_pkt *pkt)
 	struct sroce_rq *rq = &qp->rq;
 
 	rq->ack_psn = pkt->psn;
+	rq->ack_stale = false;
 	advance(qp, 1);
 	if (pkt->op->flags & WIRE_END) {
 		WRITE_ONCE(rq->news, rq->news + 1);
@@ -354,6 +361,7 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	rq->greet = false;
 	rq->greetings = 0;
 	rq->twice = 0;
+	rq->read_psns = 0;
 	/* there is no path that it could take any more */
 	clear_bit(SROCE_RESP_CNP, &rq->flags);
 	while ((late = list_first_entry_or_null(&rq->late, struct sroce_late, entry)))
@@ -792,11 +800,15 @@ static void take_resource(struct sroce_qp *qp, const struct wire_pkt *pkt, u32 n
 		.orig = orig,
 	});
 	advance(qp, num_pkts);
+	if (((rq->epsn - rq->ack_psn) & WIRE_PSN_MASK) > ACK_PSN_REACH)
+		rq->ack_stale = true;
 }
 
 static void recv_read(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	const struct wire_pkt *pkt = &rx->pkt;
+	struct sroce_rq *rq = &qp->rq;
+	u32 num_pkts;
 	u64 addr;
 
 	if (!allowed(qp, IB_ACCESS_REMOTE_READ) || pkt->dma_len > SROCE_MAX_MSG) {
@@ -808,7 +820,9 @@ static void recv_read(struct sroce_qp *qp, const struct sroce_rx *rx)
 		recv_refuse(qp, WIRE_NAK_REM_ACCESS);
 		return;
 	}
-	take_resource(qp, pkt, max(DIV_ROUND_UP(pkt->dma_len, qp->mtu), 1U), 0);
+	num_pkts = max(DIV_ROUND_UP(pkt->dma_len, qp->mtu), 1U);
+	rq->read_psns = max(rq->read_psns, num_pkts);
+	take_resource(qp, pkt, num_pkts, 0);
 }
 
 static u64 atomic_op(u64 *p, const struct wire_pkt *pkt)
@@ -960,6 +974,16 @@ static void report(struct sroce_rq *rq)
 	rq->report |= !rq->goes_back || !(++rq->unreported % UNREPORTED);
 }
 
+/*
+ * How far ahead of its turn a packet of the peer's can be: behind as many as may be kept, and
+ * behind READs such as it has sent, whose requests are among what is missing. To whom has the
+ * peer's address, but not its PSN, all others are a guess at that.
+ */
+static u32 kept_reach(const struct sroce_rq *rq)
+{
+	return min_t(u64, SROCE_KEPT_MAX_PKTS + (u64)rq->read_psns * rq->max_res, U16_MAX);
+}
+
 /* Before its turn: kept until then, as far as there is room. */
 static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
@@ -970,6 +994,11 @@ static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
 	sroce_qp_count(qp, OUT_OF_SEQUENCE);
 	if (rq->not_ready)
 		return;
+	if (wire_psn_diff(rx->pkt.psn, rq->epsn) > kept_reach(rq)) {
+		sroce_qp_count(qp, RX_KEPT_DROPPED);
+		recv_gap(qp);
+		return;
+	}
 	opens = sroce_kept_opens(qp, &rq->kept, rx->pkt.psn);
 	kept = sroce_keep(qp, &rq->kept, rx);
 	if (kept == SROCE_KEPT_TWICE) {
@@ -1210,6 +1239,11 @@ static void recv_kept(struct sroce_qp *qp)
 	while ((late = sroce_kept_first(&rq->kept)) &&
 	       wire_psn_diff(late->rx.pkt.psn, rq->epsn) <= 0) {
 		sroce_kept_take(qp, &rq->kept, late);
+		if (sroce_kept_aged(late)) {
+			sroce_qp_count(qp, RX_KEPT_DROPPED);
+			sroce_late_free(late);
+			continue;
+		}
 		if (!recv_take(qp, &late->rx)) {
 			/* it waits for memory, before all that came since */
 			list_add(&late->entry, &rq->late);
@@ -1344,6 +1378,7 @@ bool sroce_recv_middle(struct sroce_qp *qp, const u8 *payload, bool ackreq)
 		rq->placed += qp->mtu;
 	}
 	rq->ack_psn = rq->epsn;
+	rq->ack_stale = false;
 	advance(qp, 1);
 	if (ackreq)
 		respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);

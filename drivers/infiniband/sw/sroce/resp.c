@@ -610,6 +610,9 @@ static bool resp_step(struct sroce_qp *qp)
 	if (respond)
 		rq->respond = false;
 	syndrome = rq->syndrome;
+	/* what is answered since is by responses, and they answer what was before them */
+	if (respond && wire_aeth_is_ack(syndrome) && rq->ack_stale)
+		respond = false;
 	psn = wire_aeth_is_ack(syndrome) ? rq->ack_psn : rq->epsn;
 	msn = rq->msn;
 	spin_unlock_bh(&rq->lock);

@@ -680,6 +680,7 @@ struct sroce_rx {
  * @next: then, the next of the run
  * @tail: of the first, the last of the run
  * @charge: and what is counted for it and those of the same skb behind it
+ * @since: when it came, in jiffies
  * @rx: the packet; its skb is held if there is a payload
  */
 struct sroce_late {
@@ -692,6 +693,7 @@ struct sroce_late {
 		};
 	};
 	u32 charge;
+	u32 since;
 	struct sroce_rx rx;
 };
 
@@ -1197,6 +1199,7 @@ enum sroce_resp_flag {
  * @cons: next entry to be taken from the ring
  * @epsn: PSN that is expected
  * @ack_psn: the last that an acknowledgement alone answers
+ * @ack_stale: it lies so far back that a requester could take it for one ahead
  * @msn: messages completed, as AETHs report it
  * @news: messages that a program can have noticed
  * @told: of those, what the doorbell has been told
@@ -1230,6 +1233,7 @@ enum sroce_resp_flag {
  * @num_late: packets that wait for @fault
  * @late: these, struct sroce_late
  * @kept: packets behind @epsn that came before it
+ * @read_psns: the most that a READ of this connection took
  * @filled: what was missing there has just come
  * @filled_psn: the last packet that was taken with it
  * @goes_back: its requester has sent all again that lay behind the last gap
@@ -1267,6 +1271,7 @@ struct sroce_rq {
 	bool nak_sent;
 	bool not_ready;
 	bool respond;
+	bool ack_stale;
 	u8 syndrome;
 	bool broken;
 	bool has_wqe;
@@ -1291,6 +1296,7 @@ struct sroce_rq {
 	u32 num_late;
 	struct list_head late;
 	struct sroce_kept kept;
+	u32 read_psns;
 	bool filled;
 	u32 filled_psn;
 	bool goes_back;
@@ -2025,6 +2031,7 @@ bool sroce_kept_opens(const struct sroce_qp *qp, const struct sroce_kept *kept, 
 void sroce_kept_gaps(const struct sroce_qp *qp, const struct sroce_kept *kept, u32 from,
 		     struct wire_gaps *gaps);
 struct sroce_late *sroce_kept_first(const struct sroce_kept *kept);
+bool sroce_kept_aged(const struct sroce_late *late);
 void sroce_kept_take(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late);
 void sroce_kept_purge(struct sroce_qp *qp, struct sroce_kept *kept);
 bool sroce_wait(struct sroce_qp *qp, struct sroce_rx *rx);
