@@ -9,11 +9,14 @@
 
 two_hosts mr
 probe udmabuf || true
-tests_of mr rereg rereg_traffic null dm dmabuf windows leave odp odp_fork odp_shared odp_implicit \
+exporter=${EXPORTER_KO:-$(dirname "$(sroce_ko)")/kverbs/exporter_test.ko}
+[ ! -f "$exporter" ] || insmod "$exporter"
+tests_of mr rereg rereg_traffic null dm dmabuf dmabuf_moves windows leave odp odp_fork odp_shared odp_implicit \
 	odp_advise odp_secret odp_traffic
 # everything is gone
 unload_links() {
 	rdma link del roce0 && rdma link del roce1
 }
 run "the links can be removed" unload_links
+[ ! -f "$exporter" ] || run "and who exports buffers" rmmod exporter_test
 done_testing

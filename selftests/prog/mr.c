@@ -5,17 +5,20 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../kverbs/exporter_test.h"
 #include "common.h"
 
 static struct end ea, eb;
@@ -428,6 +431,41 @@ static void dmabuf(void)
 	dereg(mr);
 	munmap(mem, BUF);
 	close(memfd);
+}
+
+/* One that its driver moves, unless it is pinned: what is written must not go where it was. */
+static void dmabuf_moves(void)
+{
+	const size_t len = EXPORTER_SIZE;
+	const int dev = open("/dev/sroce_exporter", O_RDWR);
+	const int fd = dev < 0 ? -1 : ioctl(dev, EXPORTER_FD);
+	uint8_t *there = malloc(len);
+	struct ibv_mr *mr;
+	struct pair p;
+
+	if (dev < 0 || !there) {
+		skip("no /dev/sroce_exporter: make kverbs", "a buffer that moves");
+		free(there);
+		return;
+	}
+	ok(fd >= 0 && !ioctl(dev, EXPORTER_MOVE), "it can move");
+	mr = ibv_reg_dmabuf_mr(eb.pd, 0, len, 0, fd, LW | RW | RR);
+	if (!ok(mr, "registered"))
+		return;
+	ok(ioctl(dev, EXPORTER_MOVE) && errno == EBUSY, "it can't any more");
+	close(fd);
+	up(&p);
+	is(rdma_write(&p, 0, len, mr->rkey), 0, "written");
+	ok(pread(dev, there, len, 0) == (ssize_t)len && pattern_check(there, key, 0, len) < 0,
+	   "its owner finds it");
+	is(rdma_read(&p, 0, len, mr->rkey), 0, "read");
+	ok(!memcmp(p.buf[0] + BUF, there, len), "what is there");
+	pair_destroy(&p);
+	dereg(mr);
+	ok(!ioctl(dev, EXPORTER_MOVE), "deregistered: it can move");
+	ok(!ibv_reg_dmabuf_mr(eb.pd, PAGE, len, 0, dev, LW), "not a file");
+	free(there);
+	close(dev);
 }
 
 /* --- windows, from the region's side ---------------------------------------------------- */
@@ -933,6 +971,7 @@ static const struct test tests[] = {
 	TEST(null),
 	TEST(dm),
 	TEST(dmabuf),
+	TEST(dmabuf_moves),
 	TEST(windows),
 	TEST(leave),
 	TEST(odp),

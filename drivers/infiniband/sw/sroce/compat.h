@@ -210,6 +210,16 @@ static inline void sroce_counter_init(struct rdma_counter *counter)
 #define dma_buf_vunmap_unlocked(dmabuf, map) dma_buf_vunmap(dmabuf, map)
 #endif
 
+/*
+ * Who pins a buffer had to say what is done when it moves all the same, and now says by that
+ * that it need not stay. The function's name in the structure has changed in between.
+ */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 2, 0)
+#define SROCE_DMABUF_PINNED(moved) { false, (moved) }
+#else
+#define SROCE_DMABUF_PINNED(moved) {}
+#endif
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
 #define SROCE_NS_DMA_BUF DMA_BUF
 #else

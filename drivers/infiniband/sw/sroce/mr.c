@@ -329,7 +329,7 @@ static void mem_release(struct sroce_mem *mem)
 	kvfree(mem->block);
 	if (mem->odp)
 		sroce_odp_destroy(mem->odp);
-	else if (mem->dmabuf)
+	else if (mem->attach)
 		sroce_dmabuf_release(mem);
 	else
 		ib_umem_release(mem->umem);

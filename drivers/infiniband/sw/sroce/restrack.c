@@ -82,7 +82,7 @@ int sroce_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 	v[1].value = mr->mem.block_shift;
 	v[2].value = max(atomic_read(&mr->windows), 0);
 	v[3].value = !!mr->mem.odp;
-	v[4].value = !!mr->mem.dmabuf;
+	v[4].value = !!mr->mem.attach;
 	rcu_read_unlock();
 	return res_put(msg, v, ARRAY_SIZE(v));
 }

@@ -65,7 +65,7 @@
 	 IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB |	\
 	 SROCE_ACCESS_FLUSH | SROCE_ACCESS_ODP | IB_ACCESS_OPTIONAL)
 
-struct dma_buf;
+struct dma_buf_attachment;
 struct sroce_odp;
 struct sroce_qpn;
 struct sroce_tm;
@@ -74,8 +74,8 @@ struct sroce_tm;
  * struct sroce_mem - the memory behind a region
  * @umem: pinned pages of a process, or NULL
  * @odp: pages of a process that come and go, or NULL
- * @dmabuf: another driver's buffer, or NULL
- * @map: where @dmabuf is mapped
+ * @attach: to another driver's buffer, or NULL
+ * @map: where that is mapped
  * @start: address of the first byte in the process; @umem and @odp only
  * @offset: of the first byte in the first block
  * @block_shift: all blocks have this size
@@ -84,7 +84,7 @@ struct sroce_tm;
 struct sroce_mem {
 	struct ib_umem *umem;
 	struct sroce_odp *odp;
-	struct dma_buf *dmabuf;
+	struct dma_buf_attachment *attach;
 	struct iosys_map map;
 	u64 start;
 	u64 offset;
