@@ -25,7 +25,7 @@ if probe ext4 && modprobe ${MODULES:+-d "$MODULES"} -q brd rd_size=65536 &&
 	mkdir -p "$TMP/frozen"
 	mkfs.ext4 -q /dev/ram0 && mount /dev/ram0 "$TMP/frozen" && export FROZEN=$TMP/frozen
 fi
-for t in requests empty far_ahead aged responses link_full waiting others ahead; do
+for t in requests empty far_ahead aged responses link_full waiting others ahead beside; do
 	tap_from "$t" "$BIN/kept" -d roce0 -D roce1 $t
 done
 [ -z "${FROZEN:-}" ] || umount "$FROZEN"

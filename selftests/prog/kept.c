@@ -592,6 +592,74 @@ static void ahead(void)
 	close(fd);
 }
 
+/* A chunk of what odp.c notes, and so of what it brings at a time */
+#define ODP_CHUNK (2UL << 20)
+
+static bool write_to(struct pair *p, const uint8_t *at, uint32_t rkey)
+{
+	struct ibv_wc wc;
+
+	errno = POST(p->qp[0], .wr_id = 1, .send_flags = SIG, .opcode = IBV_WR_RDMA_WRITE,
+		     .num_sge = 1, .sg_list = SGE(p->buf[0], MTU, p->mr[0]->lkey),
+		     .wr.rdma = { .remote_addr = (uintptr_t)at, .rkey = rkey });
+	if (errno)
+		die("post_send");
+	return cq_wait(p->scq[0], &wc, PATIENCE) && wc.status == IBV_WC_SUCCESS;
+}
+
+/*
+ * A page of a region does not come, for who has asked for it and for more prefetches than there
+ * are threads: other pages of the region do.
+ */
+static void beside(void)
+{
+	const size_t len = 6 * ODP_CHUNK;
+	const uint64_t key = next_key++;
+	struct pair p, stuck;
+	struct ibv_mr *frozen, *mr;
+	bool beside, behind;
+	uint8_t *page, *mem;
+	int fd, i;
+
+	fd = frozen_memory(MTU, &page, &frozen);
+	if (fd < 0)
+		return;
+	mem = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mem == MAP_FAILED ||
+	    mmap(mem, MTU, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != mem)
+		die("mmap");
+	mr = ibv_reg_mr(eb.pd, mem, len, ON_DEMAND);
+	if (!mr)
+		die("reg_mr");
+	up(&p, MTU);
+	up(&stuck, MTU);
+	pattern_fill(p.buf[0], key, 0, MTU);
+	freeze(fd, true);
+	wait_for_memory(&stuck, mem, mr->rkey, 2 * MTU, key);
+	beside = write_to(&p, mem + 2 * ODP_CHUNK, mr->rkey);
+	for (i = 0; beside && i < 20; i++)
+		if (ibv_advise_mr(eb.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0,
+				  SGE(mem, MTU, mr->lkey), 1))
+			die("advise_mr");
+	behind = beside && write_to(&p, mem + 4 * ODP_CHUNK, mr->rkey);
+	/* whatever came of it, or nobody could undo what waits */
+	freeze(fd, false);
+	ok(beside, "another page of the region comes");
+	ok(behind, "and with prefetches of the one that does not");
+	for (i = 0; i < 1000 && pattern_check(mem, key, 0, MTU) >= 0; i++)
+		sleep_ms(20);
+	is(pattern_check(mem, key, 0, MTU), -1, "memory comes: it is written");
+	is(pattern_check(mem + 2 * ODP_CHUNK, key, 0, MTU), -1, "every byte of another page");
+	is(pattern_check(mem + 4 * ODP_CHUNK, key, 0, MTU), -1, "every byte of a third");
+	pair_destroy(&p);
+	pair_destroy(&stuck);
+	ibv_dereg_mr(mr);
+	ibv_dereg_mr(frozen);
+	munmap(mem, len);
+	munmap(page, MTU);
+	close(fd);
+}
+
 static const struct test tests[] = {
 	TEST(requests),
 	TEST(empty),
@@ -602,6 +670,7 @@ static const struct test tests[] = {
 	TEST(waiting),
 	TEST(others),
 	TEST(ahead),
+	TEST(beside),
 };
 
 int main(int argc, char **argv)

@@ -827,6 +827,47 @@ static void odp_advise(void)
 	munmap(mem, BUF / 2);
 }
 
+static long page_tables(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[128];
+	long kb = -1;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmPTE: %ld", &kb) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kb;
+}
+
+/* 4 GiB are to be brought, and then the region goes. */
+static void odp_advise_ends(void)
+{
+	const size_t len = 4UL << 30;
+	const uint64_t all = len / PAGE * 8 / 1024;
+	struct ibv_mr *mr;
+	uint8_t *mem;
+	long before;
+
+	if (!odp_there(&eb))
+		return;
+	mem = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (mem == MAP_FAILED)
+		die("mmap");
+	madvise(mem, len, MADV_NOHUGEPAGE);
+	mr = reg(mem, len, RR | ODP);
+	before = page_tables();
+	is(advise((uintptr_t)mem, UINT32_MAX, mr->lkey, IBV_ADVISE_MR_ADVICE_PREFETCH, false), 0,
+	   "4 GiB are to be read soon");
+	while (page_tables() == before)
+		sleep_ms(1);
+	dereg(mr);
+	between(page_tables() - before, 1, all * 3 / 4, "KB of page tables: the region goes first");
+	munmap(mem, len);
+}
+
 /* Memory that not even the kernel can see: neither can a device that is software. */
 static void odp_secret(void)
 {
@@ -979,6 +1020,7 @@ static const struct test tests[] = {
 	TEST(odp_shared),
 	TEST(odp_implicit),
 	TEST(odp_advise),
+	TEST(odp_advise_ends),
 	TEST(odp_secret),
 	TEST(odp_traffic),
 };

@@ -24,6 +24,10 @@
 #include <rdma/iter.h>
 #endif
 
+#ifndef VM_SHADOW_STACK
+#define VM_SHADOW_STACK VM_NONE
+#endif
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 5, 0)
 #include <linux/netdevice.h>
 #else

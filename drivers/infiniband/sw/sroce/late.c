@@ -15,6 +15,9 @@
  */
 #define FAULTS_AT_ONCE	16
 
+/* Those that nobody waits for, who would have to wait for them if it were the same queue. */
+#define PREFETCHES_AT_ONCE 2
+
 /* For kernel consumers, which are trusted with theirs (RDS has on-demand regions) */
 static struct workqueue_struct *sroce_fault_wq;
 
@@ -124,6 +127,17 @@ void sroce_fault_init(struct sroce_fault *fault, struct sroce_qp *qp,
 	fault->done = done;
 }
 
+/*
+ * A program without a queue of its own has no such memory: a key has come to stand for a region
+ * of another kind meanwhile, and nobody waits for long.
+ */
+static struct workqueue_struct *faults_of(struct ib_pd *ibpd)
+{
+	const struct sroce_ucontext *uctx = to_spd(ibpd)->uctx;
+
+	return (uctx ? READ_ONCE(uctx->faults) : NULL) ?: sroce_fault_wq;
+}
+
 /**
  * sroce_fault_start - have memory paged in
  * @fault: not active
@@ -153,7 +167,7 @@ void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce
 	fault->addr = addr;
 	fault->len = len;
 	fault->write = write;
-	sroce_faults_queue(pd, &fault->work);
+	queue_work(faults_of(pd), &fault->work);
 }
 
 /**
@@ -194,6 +208,21 @@ void sroce_fault_forget(struct sroce_fault *fault, u32 lkey, u64 addr, u32 len, 
 		fault->err = 0;
 }
 
+static int queue_init(struct workqueue_struct **queue, const char *name, int at_once)
+{
+	struct workqueue_struct *wq;
+
+	if (READ_ONCE(*queue))
+		return 0;
+	wq = alloc_workqueue("%s", WQ_UNBOUND, at_once, name);
+	if (!wq)
+		return -ENOMEM;
+	/* another thread's, of the same program */
+	if (cmpxchg(queue, NULL, wq))
+		destroy_workqueue(wq);
+	return 0;
+}
+
 /**
  * sroce_faults_init - a program gets on-demand memory
  * @ibpd: one of its protection domains, or of a kernel consumer (ib_reg_user_mr())
@@ -203,17 +232,12 @@ void sroce_fault_forget(struct sroce_fault *fault, u32 lkey, u64 addr, u32 len, 
 int sroce_faults_init(struct ib_pd *ibpd)
 {
 	struct sroce_ucontext *uctx = to_spd(ibpd)->uctx;
-	struct workqueue_struct *wq;
+	int err;
 
-	if (!uctx || READ_ONCE(uctx->faults))
+	if (!uctx)
 		return 0;
-	wq = alloc_workqueue("sroce_fault", WQ_UNBOUND, FAULTS_AT_ONCE);
-	if (!wq)
-		return -ENOMEM;
-	/* another thread's, of the same program */
-	if (cmpxchg(&uctx->faults, NULL, wq))
-		destroy_workqueue(wq);
-	return 0;
+	err = queue_init(&uctx->prefetches, "sroce_prefetch", PREFETCHES_AT_ONCE);
+	return err ?: queue_init(&uctx->faults, "sroce_fault", FAULTS_AT_ONCE);
 }
 
 /**
@@ -226,22 +250,22 @@ void sroce_faults_exit(struct sroce_ucontext *uctx)
 {
 	if (uctx->faults)
 		destroy_workqueue(uctx->faults);
+	if (uctx->prefetches)
+		destroy_workqueue(uctx->prefetches);
 }
 
 /**
- * sroce_faults_queue - do what waits for a program's memory
+ * sroce_prefetch_queue - bring a program's memory before it is asked for
  * @ibpd: the protection domain of the region
  * @work: what to do
  *
- * Any context. A program without a queue of its own has no such memory: a key has
- * come to stand for a region of another kind meanwhile, and nobody waits for long.
+ * Any context.
  */
-void sroce_faults_queue(struct ib_pd *ibpd, struct work_struct *work)
+void sroce_prefetch_queue(struct ib_pd *ibpd, struct work_struct *work)
 {
 	const struct sroce_ucontext *uctx = to_spd(ibpd)->uctx;
-	struct workqueue_struct *wq = uctx ? READ_ONCE(uctx->faults) : NULL;
 
-	queue_work(wq ?: sroce_fault_wq, work);
+	queue_work((uctx ? READ_ONCE(uctx->prefetches) : NULL) ?: sroce_fault_wq, work);
 }
 
 /**

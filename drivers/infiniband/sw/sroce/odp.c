@@ -29,6 +29,9 @@
 /* Brought in at once; a worker comes back for more. */
 #define FAULT_MAX	(4UL << 20)
 
+/* Times that who reads looks whether somebody wants to write: they may never cease to come. */
+#define ODP_PATIENCE	10000
+
 /* Empty chunks are looked for whenever there are twice as many as last time. */
 #define SWEEP_MIN	1024
 
@@ -46,7 +49,8 @@ enum odp_how {
  * @mm: the process's memory
  * @users: faults and prefetches, and the region
  * @idle: the last of @users is gone
- * @sem: guards @chunks: held for reading by who works on a chunk
+ * @dying: and what @users do is for nothing
+ * @chunks_lock: guards @chunks, and who is at each of them
  * @chunks: struct odp_chunk by the address in the process, in chunks
  * @num_chunks: of these
  * @sweep_at: number of them at which to look for empty ones
@@ -58,7 +62,8 @@ struct sroce_odp {
 	struct mm_struct *mm;
 	refcount_t users;
 	struct completion idle;
-	struct rw_semaphore sem;
+	bool dying;
+	struct mutex chunks_lock;
 	struct xarray chunks;
 	unsigned long num_chunks;
 	unsigned long sweep_at;
@@ -70,12 +75,14 @@ struct sroce_odp {
  * @notifier: hears of changes in it
  * @odp: whose it is
  * @start: its address
+ * @users: who bring pages of it
  * @page: addresses in the kernel of the pages noted, and PAGE_*; 0 for none
  */
 struct odp_chunk {
 	struct mmu_interval_notifier notifier;
 	struct sroce_odp *odp;
 	unsigned long start;
+	unsigned int users;
 	unsigned long *page;
 };
 
@@ -286,49 +293,64 @@ static void sweep_chunks(struct sroce_odp *odp)
 	struct odp_chunk *chunk;
 	unsigned long i;
 
-	lockdep_assert_held_write(&odp->sem);
+	lockdep_assert_held(&odp->chunks_lock);
 	xa_for_each(&odp->chunks, i, chunk)
-		if (chunk_empty(chunk))
+		if (!chunk->users && chunk_empty(chunk))
 			chunk_free(chunk);
 	odp->sweep_at = max(2 * odp->num_chunks, SWEEP_MIN);
 }
 
-/* The chunk of an address, made if need be; with odp->sem held for reading. */
+/*
+ * The chunk of an address, made if need be; it stays until chunk_put(). No lock does: bringing pages
+ * in may take for ever, and others want other chunks.
+ */
 static struct odp_chunk *chunk_get(struct sroce_odp *odp, unsigned long addr)
 {
 	struct odp_chunk *chunk;
 
-	down_read(&odp->sem);
-	chunk = xa_load(&odp->chunks, addr >> CHUNK_SHIFT);
-	if (chunk)
-		return chunk;
-	up_read(&odp->sem);
-
-	down_write(&odp->sem);
+	mutex_lock(&odp->chunks_lock);
 	chunk = xa_load(&odp->chunks, addr >> CHUNK_SHIFT);
 	if (!chunk) {
 		if (odp->num_chunks >= odp->sweep_at)
 			sweep_chunks(odp);
 		chunk = chunk_create(odp, addr & ~(CHUNK_SIZE - 1));
 	}
-	downgrade_write(&odp->sem);
+	if (!IS_ERR(chunk))
+		chunk->users++;
+	mutex_unlock(&odp->chunks_lock);
 	return chunk;
+}
+
+static void chunk_put(struct odp_chunk *chunk)
+{
+	struct sroce_odp *odp = chunk->odp;
+
+	mutex_lock(&odp->chunks_lock);
+	chunk->users--;
+	mutex_unlock(&odp->chunks_lock);
 }
 
 /* Bringing pages in */
 
 /*
- * Pages of memfd_secret() are not in the kernel's own mapping, by which everything is copied
- * here. get_user_pages() has none of them, hmm_range_fault() does. Who maps such a file later
- * invalidates what was noted. @mm's lock is held.
+ * What hmm_range_fault() has and get_user_pages() has not: pages of memfd_secret(), which are not in
+ * the kernel's own mapping, by which everything is copied here; and shadow stacks, which are not
+ * written to but by calls. Who maps such memory later invalidates what was noted.
  */
-static bool has_secrets(struct mm_struct *mm, unsigned long start, unsigned long end)
+static bool is_off_limits(const struct vm_area_struct *vma)
+{
+	return vma->vm_flags & VM_SHADOW_STACK ||
+	       (vma->vm_file && file_inode(vma->vm_file)->i_sb->s_magic == SECRETMEM_MAGIC);
+}
+
+/* @mm's lock is held. */
+static bool has_off_limits(struct mm_struct *mm, unsigned long start, unsigned long end)
 {
 	struct vm_area_struct *vma;
 
 	for (vma = find_vma(mm, start); vma && vma->vm_start < end;
 	     vma = find_vma(mm, vma->vm_end))
-		if (vma->vm_file && file_inode(vma->vm_file)->i_sb->s_magic == SECRETMEM_MAGIC)
+		if (is_off_limits(vma))
 			return true;
 	return false;
 }
@@ -358,7 +380,7 @@ static int chunk_map(struct odp_chunk *chunk, unsigned long addr, unsigned long 
 	do {
 		range.notifier_seq = mmu_interval_read_begin(&chunk->notifier);
 		mmap_read_lock(mm);
-		err = has_secrets(mm, range.start, range.end) ? -EFAULT :
+		err = has_off_limits(mm, range.start, range.end) ? -EFAULT :
 			hmm_range_fault(&range);
 		mmap_read_unlock(mm);
 		if (!err && !note_pages(chunk, &range))
@@ -390,10 +412,10 @@ static int odp_map(struct sroce_odp *odp, unsigned long addr, unsigned long end,
 			n = chunk_end(chunk, end - 1) + 1;
 			err = chunk_map(chunk, addr, n, how);
 			addr = n;
+			chunk_put(chunk);
 		}
-		up_read(&odp->sem);
 		cond_resched();
-		if (!err && fatal_signal_pending(current))
+		if (!err && (fatal_signal_pending(current) || READ_ONCE(odp->dying)))
 			err = -EINTR;
 	}
 	set_active_memcg(before);
@@ -466,8 +488,11 @@ int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write)
 	/* what lies behind may never be asked for */
 	if (err && err != -EBUSY)
 		err = odp_map(odp, start, start + 1, how);
+	/* there may be other memory under this key by now */
+	if (err == -EBUSY || READ_ONCE(odp->dying))
+		err = 0;
 	odp_put(odp);
-	return err == -EBUSY ? 0 : err;
+	return err;
 }
 
 static void prefetch_work(struct work_struct *work)
@@ -492,7 +517,7 @@ static int prefetch_later(struct ib_pd *pd, struct sroce_odp *odp, unsigned long
 	pf->addr = addr;
 	pf->end = end;
 	pf->how = how;
-	sroce_faults_queue(pd, &pf->work);
+	sroce_prefetch_queue(pd, &pf->work);
 	return 0;
 }
 
@@ -570,7 +595,7 @@ struct sroce_odp *sroce_odp_create(void)
 	rwlock_init(&odp->lock);
 	refcount_set(&odp->users, 1);
 	init_completion(&odp->idle);
-	init_rwsem(&odp->sem);
+	mutex_init(&odp->chunks_lock);
 	xa_init_flags(&odp->chunks, XA_FLAGS_ACCOUNT);
 	odp->sweep_at = SWEEP_MIN;
 	mutex_init(&odp->forget_lock);
@@ -583,13 +608,14 @@ struct sroce_odp *sroce_odp_create(void)
  * sroce_odp_destroy - forget all pages
  * @odp: the memory; not found by the data path any more
  *
- * Sleeps: waits for pages that are being brought in.
+ * Sleeps: waits for pages that are being brought in, of a chunk each.
  */
 void sroce_odp_destroy(struct sroce_odp *odp)
 {
 	struct odp_chunk *chunk;
 	unsigned long i;
 
+	WRITE_ONCE(odp->dying, true);
 	odp_put(odp);
 	wait_for_completion(&odp->idle);
 	xa_for_each(&odp->chunks, i, chunk)
@@ -618,8 +644,10 @@ bool sroce_odp_is_ours(const struct sroce_odp *odp)
  */
 void sroce_odp_lock(struct sroce_odp *odp)
 {
+	unsigned int patience = ODP_PATIENCE;
+
 	/* with BH off, readers would overtake those who wait to write */
-	while (atomic_read(&odp->writers))
+	while (atomic_read(&odp->writers) && --patience)
 		cpu_relax();
 	read_lock(&odp->lock);
 	/* for sparse: not every region has such a lock */

@@ -437,11 +437,13 @@ struct sroce_bells {
  * @ibuc: the core's
  * @bells: the ring of queue pairs that it has posted to
  * @faults: what brings its on-demand memory; NULL if it has not got any
+ * @prefetches: and what brings it before it is asked for
  */
 struct sroce_ucontext {
 	struct ib_ucontext ibuc;
 	struct sroce_bells bells;
 	struct workqueue_struct *faults;
+	struct workqueue_struct *prefetches;
 };
 
 /**
@@ -2010,7 +2012,7 @@ int sroce_late_init(void);
 void sroce_late_exit(void);
 int sroce_faults_init(struct ib_pd *ibpd);
 void sroce_faults_exit(struct sroce_ucontext *uctx);
-void sroce_faults_queue(struct ib_pd *ibpd, struct work_struct *work);
+void sroce_prefetch_queue(struct ib_pd *ibpd, struct work_struct *work);
 void sroce_fault_init(struct sroce_fault *fault, struct sroce_qp *qp,
 		      void (*done)(struct sroce_qp *qp, int err));
 void sroce_fault_start(struct sroce_fault *fault, struct ib_pd *pd, struct sroce_srq *srq,
