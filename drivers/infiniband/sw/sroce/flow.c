@@ -190,11 +190,37 @@ static bool same_rule(const struct sroce_flow *a, const struct sroce_flow *b)
 	       !memcmp(&a->mask, &b->mask, sizeof(a->mask));
 }
 
+/* Whose frames alone have to come in for a rule; NULL if they do anyway. */
+static const u8 *wanted_addr(const struct sroce_flow *flow)
+{
+	const u8 *mac = flow->value.dmac;
+
+	if (flow->class != FLOW_NORMAL || !is_broadcast_ether_addr(flow->mask.dmac) ||
+	    is_broadcast_ether_addr(mac) || is_zero_ether_addr(mac))
+		return NULL;
+	return mac;
+}
+
+/* How often is an address among the netdev's for the sake of rules? */
+static int rules_want(const struct sroce_dev *sdev, const u8 *dmac)
+{
+	const struct sroce_flow *flow;
+	const u8 *mac;
+	int num = 0;
+
+	list_for_each_entry_rcu(flow, &sdev->flows.rules, entry) {
+		mac = wanted_addr(flow);
+		num += mac && ether_addr_equal_unaligned(mac, dmac);
+	}
+	return num;
+}
+
 /*
  * Default rules get what is left over, as with mlx5: the frames that this
  * host's stack does not want. What is bridged or bonded is the stack's.
  */
-static bool host_wants(const struct net_device *ndev, const u8 *dmac)
+static bool host_wants(const struct sroce_dev *sdev, const struct net_device *ndev,
+		       const u8 *dmac)
 {
 	const struct netdev_hw_addr_list *list = is_multicast_ether_addr(dmac) ?
 						 &ndev->mc : &ndev->uc;
@@ -205,7 +231,7 @@ static bool host_wants(const struct net_device *ndev, const u8 *dmac)
 		return true;
 	list_for_each_entry_rcu(ha, &list->list, list)
 		if (ether_addr_equal(dmac, ha->addr))
-			return true;
+			return READ_ONCE(ha->refcount) > rules_want(sdev, dmac);
 	return false;
 }
 
@@ -243,7 +269,7 @@ static bool rule_wants(const struct flow_run *run, const struct sroce_flow *flow
 		/* the link's own traffic only goes to who names its port */
 		return !is_roce(&run->key) || flow->mask.dport == htons(0xffff);
 	default:
-		return !is_roce(&run->key) && !host_wants(run->ndev, run->key.dmac);
+		return !is_roce(&run->key) && !host_wants(run->sdev, run->ndev, run->key.dmac);
 	}
 }
 
@@ -254,7 +280,7 @@ static void deliver(struct flow_run *run, const struct sroce_flow *flow)
 		return;
 	}
 	if (!run->frames.skb && !sroce_frames_make(&run->frames, run->skb, run->mac)) {
-		sroce_count(run->sdev, RX_MALFORMED);
+		sroce_count(run->sdev, RX_RAW_DROP);
 		return;
 	}
 	sroce_raw_recv(flow->qp, &run->frames, &run->key, flow->tag);
@@ -511,27 +537,50 @@ static int set_rule(struct sroce_flow *flow, const struct ib_flow_attr *attr)
 
 /* The netdev's part: all under RTNL */
 
-/* Frames that its filter would keep out have to come in for this rule. */
+static int filter_addr(const struct sroce_flow *flow, struct net_device *ndev, bool add)
+{
+	const u8 *mac = wanted_addr(flow);
+
+	if (!mac)
+		return 0;
+	if (is_multicast_ether_addr(mac))
+		return add ? dev_mc_add(ndev, mac) : dev_mc_del(ndev, mac);
+	return add ? dev_uc_add(ndev, mac) : dev_uc_del(ndev, mac);
+}
+
+static int filter_vlan(const struct sroce_flow *flow, struct net_device *ndev, bool add)
+{
+	const u16 vid = ntohs(flow->value.vlan) & VLAN_VID_MASK;
+
+	if (!IS_ENABLED(CONFIG_VLAN_8021Q) || ~ntohs(flow->mask.vlan) & VLAN_VID_MASK)
+		return 0;
+	if (add)
+		return vlan_vid_add(ndev, htons(ETH_P_8021Q), vid);
+	vlan_vid_del(ndev, htons(ETH_P_8021Q), vid);
+	return 0;
+}
+
+/* Frames that its filters would keep out have to come in for this rule. */
 static int filter(const struct sroce_flow *flow, struct net_device *ndev, bool add)
 {
-	const u8 *mac = flow->value.dmac;
-	int inc = add ? 1 : -1;
+	int err;
 
 	switch (flow->class) {
 	case FLOW_SNIFFER:
 	case FLOW_ALL_DEFAULT:
-		return dev_set_promiscuity(ndev, inc);
+		return dev_set_promiscuity(ndev, add ? 1 : -1);
 	case FLOW_MC_DEFAULT:
-		return dev_set_allmulti(ndev, inc);
+		return dev_set_allmulti(ndev, add ? 1 : -1);
 	case FLOW_NORMAL:
-		if (!is_broadcast_ether_addr(flow->mask.dmac) || is_broadcast_ether_addr(mac))
-			return 0;
-		if (is_multicast_ether_addr(mac))
-			return add ? dev_mc_add(ndev, mac) : dev_mc_del(ndev, mac);
-		if (is_valid_ether_addr(mac))
-			return add ? dev_uc_add(ndev, mac) : dev_uc_del(ndev, mac);
+		break;
 	}
-	return 0;
+	err = filter_addr(flow, ndev, add);
+	if (err)
+		return err;
+	err = filter_vlan(flow, ndev, add);
+	if (err && add)
+		filter_addr(flow, ndev, false);
+	return err;
 }
 
 static int hook_on(struct sroce_dev *sdev, struct net_device *ndev, struct nf_hook_ops *ops,

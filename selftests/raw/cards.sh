@@ -1,0 +1,26 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# Steering on network cards, which keep out what nobody wants: by address and by VLAN.
+# lab: cards
+# lab: timeout 600
+
+. "$(dirname "$0")/../lib.sh"
+
+need ip
+need_bin raw
+load_module
+[ -e /sys/class/net/eth1 ] || skip_all "no network cards: tools/lab/vm -n"
+host_ns a
+host_ns b
+ip link set eth0 netns a name v0
+ip link set eth1 netns b name v1
+host_addr a v0 1
+host_addr b v1 2
+hosts_meet ip netns exec a
+links_up
+ip -n a neigh replace 192.168.77.2 lladdr "$(in_ns b cat /sys/class/net/v1/address)" nud permanent dev v0
+ip -n b neigh replace 192.168.77.1 lladdr "$(in_ns a cat /sys/class/net/v0/address)" nud permanent dev v1
+in_ns b ethtool -k v1 | grep -q "rx-vlan-filter: on" && export FILTERS=1
+tests_of raw order default vlan_rule rss
+done_testing
