@@ -436,6 +436,18 @@ static void rule_dmac(struct rule *r, const uint8_t *mac)
 	rule_add(r, &s, sizeof(s));
 }
 
+static void rule_vlan(struct rule *r, const uint8_t *mac, uint16_t vid)
+{
+	struct ibv_flow_spec_eth s = {
+		.type = IBV_FLOW_SPEC_ETH, .size = sizeof(s),
+		.val.vlan_tag = htons(vid), .mask.vlan_tag = htons(0xfff),
+	};
+
+	memcpy(s.val.dst_mac, mac, 6);
+	memset(s.mask.dst_mac, 0xff, 6);
+	rule_add(r, &s, sizeof(s));
+}
+
 static void rule_dport(struct rule *r, int type, uint16_t port)
 {
 	struct ibv_flow_spec_tcp_udp s = { .type = type, .size = sizeof(s) };
@@ -850,6 +862,16 @@ static void test_default(void)
 	ok(queue_has(&q, &f, NULL), "a group that it has not joined");
 	ok(stack_works(), "and the host has its own");
 	ok(queue_quiet(&q), "alone");
+	/* its address is the netdev's now, and not because the host wants it */
+	rule_init(&r, IBV_FLOW_ATTR_NORMAL, 0, 0);
+	rule_dmac(&r, stranger);
+	rule_dport(&r, IBV_FLOW_SPEC_UDP, 8766);
+	mc = rule_make(qm.qp, &r);
+	frame_make(&f, UDP4, stranger, 64);
+	sock_send(&ports[0], f.b, f.len);
+	ok(queue_has(&q, &f, NULL) && queue_quiet(&qm), "what another rule does not take of its own address");
+	unsteer(mc);
+	frame_make(&f, UDP4, group, 64);
 	rule_init(&r, IBV_FLOW_ATTR_MC_DEFAULT, 0, 0);
 	mc = rule_make(qm.qp, &r);
 	sock_send(&ports[0], f.b, f.len);
@@ -937,6 +959,87 @@ static void test_vlan(void)
 		unsteer(flow[i]);
 		queue_drop(&q[i]);
 	}
+}
+
+/* For a netdev that filters by VLAN, a rule opens that as well (cards.sh has such ones). */
+static void test_vlan_rule(void)
+{
+	struct ibv_flow *flow;
+	struct queue q;
+	struct frame f;
+	struct rule r;
+
+	queue_make(&q, &ends[1], 8, 0);
+	rule_init(&r, IBV_FLOW_ATTR_NORMAL, 0, 0);
+	rule_vlan(&r, stranger, 0x123);
+	flow = rule_make(q.qp, &r);
+	frame_make(&f, VLAN4, stranger, 100);
+	sock_send(&ports[0], f.b, f.len);
+	ok(queue_has(&q, &f, NULL), "a frame of a rule's VLAN");
+	f.b[15] ^= 1;
+	sock_send(&ports[0], f.b, f.len);
+	ok(queue_quiet(&q), "and none of another's");
+	unsteer(flow);
+	flow = steer_dmac(&q, stranger);
+	f.b[15] ^= 1;
+	sock_send(&ports[0], f.b, f.len);
+	/* not one that filters */
+	ok(queue_quiet(&q) == !!getenv("FILTERS"), "without the rule, the netdev has its filter back");
+	unsteer(flow);
+	queue_drop(&q);
+}
+
+static void statistic(const char *what)
+{
+	char cmd[160];
+
+	snprintf(cmd, sizeof(cmd), "rdma statistic qp %s", what);
+	if (system(cmd))
+		die("%s", cmd);
+}
+
+static long long counted(const char *name)
+{
+	char cmd[160];
+	long long v = -1;
+	FILE *f;
+
+	snprintf(cmd, sizeof(cmd), "rdma -j statistic qp show link %s/1 | grep -o '\"%s\":[0-9]*' | "
+		 "cut -d: -f2", ends[1].name, name);
+	f = popen(cmd, "r");
+	if (!f || fscanf(f, "%lld", &v) != 1)
+		v = -1;
+	if (f)
+		pclose(f);
+	return v;
+}
+
+/* A queue pair's own counter has what it receives, and what finds no room. */
+static void test_bound(void)
+{
+	long long before[2];
+	char cmd[100];
+	struct ibv_flow *flow;
+	struct queue q;
+	struct frame f;
+
+	queue_make(&q, &ends[1], 2, 0);
+	flow = steer_dmac(&q, stranger);
+	snprintf(cmd, sizeof(cmd), "bind link %s/1 lqpn %u", ends[1].name, q.qp->qp_num);
+	statistic(cmd);
+	before[0] = hw_counter(&ends[1], "rx_raw_packets");
+	before[1] = hw_counter(&ends[1], "out_of_buffer");
+	frame_make(&f, UDP4, stranger, 64);
+	for (int i = 0; i < 3; i++)
+		sock_send(&ports[0], f.b, f.len);
+	while (hw_counter(&ends[1], "out_of_buffer") == before[1])
+		sleep_ms(10);
+	is(counted("rx_raw_packets"), 2, "its counter has what it received");
+	is(counted("out_of_buffer"), 1, "and what it had no request for");
+	is(hw_counter(&ends[1], "rx_raw_packets") - before[0], 2, "the link's has both");
+	is(hw_counter(&ends[1], "out_of_buffer") - before[1], 1, "of them");
+	unsteer(flow);
+	queue_drop(&q);
 }
 
 /* What the host's own rules drop looks like a queue that is full; what is behind it goes on. */
@@ -1549,7 +1652,7 @@ static void with_ports(void (*fn)(void))
 #define T(what) { .name = #what, .fn = test_##what, .with = with_ports }
 static const struct test tests[] = {
 	T(wire), T(wrong), T(specs), T(refused), T(order), T(default), T(sniffer), T(vlan),
-	T(denied), T(loop),
+	T(vlan_rule), T(bound), T(denied), T(loop),
 	T(full), T(gso), T(rss), T(wq), T(fatal), T(leave), T(unlink), T(move), T(remove),
 };
 

@@ -12,7 +12,7 @@ two_hosts raw
 ip -n a neigh replace 192.168.77.2 lladdr "$(in_ns b cat /sys/class/net/v1/address)" nud permanent dev v0
 ip -n b neigh replace 192.168.77.1 lladdr "$(in_ns a cat /sys/class/net/v0/address)" nud permanent dev v1
 # shellcheck disable=SC2086 # a list
-tests_of raw ${ONLY:-wire wrong specs refused order default sniffer vlan denied loop full gso rss wq fatal leave order}
+tests_of raw ${ONLY:-wire wrong specs refused order default sniffer vlan vlan_rule bound denied loop full gso rss wq fatal leave order}
 # what goes while a program has rules
 [ -n "${ONLY:-}" ] || for t in unlink move remove; do
 	tests_of raw $t

@@ -30,6 +30,18 @@ static bool group_joined(const struct sroce_dev *sdev, const struct sroce_mcast 
 	return grp->joined == sdev->mcast_ip[is_ipv4(&grp->mgid)];
 }
 
+/* ip_mc_inc_group() does not say whether there was memory for it. */
+static int ip4_join(struct in_device *in_dev, __be32 addr)
+{
+	const struct ip_mc_list *im;
+
+	ip_mc_inc_group(in_dev, addr);
+	for (im = rtnl_dereference(in_dev->mc_list); im; im = rtnl_dereference(im->next_rcu))
+		if (im->multiaddr == addr)
+			return 0;
+	return -ENOMEM;
+}
+
 static int group_join(struct sroce_dev *sdev, struct net_device *ndev, struct sroce_mcast *grp)
 {
 	const struct in6_addr *addr = (const void *)&grp->mgid;
@@ -42,7 +54,7 @@ static int group_join(struct sroce_dev *sdev, struct net_device *ndev, struct sr
 		in_dev = __in_dev_get_rtnl(ndev);
 		if (!in_dev)
 			return -ENODEV;
-		ip_mc_inc_group(in_dev, addr->s6_addr32[3]);
+		err = ip4_join(in_dev, addr->s6_addr32[3]);
 	} else {
 		err = IS_ENABLED(CONFIG_IPV6) ? ipv6_dev_mc_inc(ndev, addr) : -EAFNOSUPPORT;
 	}

@@ -434,7 +434,7 @@ static bool sink_frame(const struct sroce_sink *sink, const struct sk_buff *skb,
 
 	/* a request that was too small for one frame waits for the next */
 	if (!rq->has_wqe && !sink_fetch(rq)) {
-		sroce_count(sink->sdev, RX_NO_WQE);
+		sroce_qp_count(sink->qp, RX_NO_WQE);
 		return !rq->broken;
 	}
 	if (rq->wqe->num_sge > sink->max_sge || rq->wqe->reserved) {
@@ -447,7 +447,7 @@ static bool sink_frame(const struct sroce_sink *sink, const struct sk_buff *skb,
 		skip = VLAN_HLEN;
 	}
 	if (!sroce_recv_fits(rq->wqe, skb->len - mac - skip)) {
-		sroce_count(sink->sdev, LOCAL_LENGTH);
+		sroce_qp_count(sink->qp, LOCAL_LENGTH);
 		return true;
 	}
 	if (!sink_fill(sink, skb, mac, skip)) {
@@ -455,7 +455,7 @@ static bool sink_frame(const struct sroce_sink *sink, const struct sk_buff *skb,
 		sink_complete(sink, &cqe);
 		return false;
 	}
-	sroce_count(sink->sdev, RX_RAW);
+	sroce_qp_count(sink->qp, RX_RAW);
 	cqe.byte_len = rq->placed;
 	return sink_complete(sink, &cqe);
 }
@@ -542,7 +542,7 @@ static void rss_recv(struct sroce_qp *qp, const struct sroce_frames *frames,
 	const struct ib_rwq_ind_table *tbl = qp->ibqp.rwq_ind_tbl;
 	u32 i = rss_hash(qp->rss, key) & ((1U << tbl->log_ind_tbl_size) - 1);
 
-	sroce_wq_recv(to_swq(tbl->ind_tbl[i]), frames, key, tag);
+	sroce_wq_recv(to_swq(tbl->ind_tbl[i]), qp, frames, key, tag);
 }
 
 static void qp_recv(struct sroce_qp *qp, const struct sroce_frames *frames,
@@ -550,7 +550,7 @@ static void qp_recv(struct sroce_qp *qp, const struct sroce_frames *frames,
 {
 	const struct sroce_sink sink = {
 		.rq = &qp->rq,
-		.sdev = qp_dev(qp),
+		.qp = qp,
 		.pd = qp->ibqp.pd,
 		.cq = to_scq(qp->ibqp.recv_cq),
 		.num = qp->num->qpn,
@@ -561,7 +561,7 @@ static void qp_recv(struct sroce_qp *qp, const struct sroce_frames *frames,
 
 	spin_lock_bh(&qp->rq.lock);
 	if (qp->state != IB_QPS_RTR && qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD)
-		sroce_count(sink.sdev, RX_WRONG_STATE);
+		sroce_qp_count(qp, RX_WRONG_STATE);
 	else
 		failed = !sroce_sink_recv(&sink, frames, key, tag);
 	if (failed) {

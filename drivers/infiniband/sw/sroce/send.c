@@ -715,8 +715,8 @@ static enum send_result send_frame(struct send_turn *turn)
 		return SEND_STOP;
 	default:
 		sq->refusals = 0;
+		sroce_qp_count(qp, TX_RAW);
 	}
-	sroce_qp_count(qp, TX_RAW);
 	sq->nxt += swqe->num_blocks;
 	sroce_send_complete(qp, IB_WC_SUCCESS, 0);
 	return SENT;

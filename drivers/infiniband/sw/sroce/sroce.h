@@ -1455,7 +1455,7 @@ struct sroce_frames {
 /**
  * struct sroce_sink - a receive queue that frames go to
  * @rq: the queue
- * @sdev: its link
+ * @qp: whose frames they are, and are counted; NULL if none come
  * @pd: its protection domain
  * @cq: its completion queue
  * @num: for the completions
@@ -1464,7 +1464,7 @@ struct sroce_frames {
  */
 struct sroce_sink {
 	struct sroce_rq *rq;
-	struct sroce_dev *sdev;
+	struct sroce_qp *qp;
 	struct ib_pd *pd;
 	struct sroce_cq *cq;
 	u32 num;
@@ -2165,7 +2165,7 @@ int sroce_create_rwq_ind_table(struct ib_rwq_ind_table *tbl,
 			       struct ib_rwq_ind_table_init_attr *init,
 			       struct ib_udata *udata);
 int sroce_destroy_rwq_ind_table(struct ib_rwq_ind_table *tbl);
-void sroce_wq_recv(struct sroce_wq *wq, const struct sroce_frames *frames,
+void sroce_wq_recv(struct sroce_wq *wq, struct sroce_qp *qp, const struct sroce_frames *frames,
 		   const struct sroce_flow_key *key, u32 tag);
 int sroce_wq_doorbell(struct ib_ucontext *ibuc, u32 num);
 void sroce_wq_fatal_all(struct sroce_dev *sdev);

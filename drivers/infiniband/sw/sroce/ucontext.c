@@ -188,7 +188,7 @@ int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entri
 			return PTR_ERR(mapping);
 		addr = mapping->addr;
 	} else {
-		addr = vzalloc(size);
+		addr = __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 		if (!addr)
 			return -ENOMEM;
 	}

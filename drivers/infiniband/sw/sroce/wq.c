@@ -14,7 +14,6 @@ static struct sroce_sink wq_sink(struct sroce_wq *wq)
 {
 	return (struct sroce_sink) {
 		.rq = &wq->rq,
-		.sdev = to_sdev(wq->ibwq.device),
 		.pd = wq->ibwq.pd,
 		.cq = to_scq(wq->ibwq.cq),
 		.num = wq->ibwq.wq_num,
@@ -64,20 +63,22 @@ static void wq_error(struct sroce_wq *wq)
 /**
  * sroce_wq_recv - frames that the hash sends to a work queue
  * @wq: the queue, kept by its table
+ * @qp: whose table it is
  * @frames: these
  * @key: of all of them
  * @tag: of the rule that brought them here
  *
  * Bottom halves are off, and no receive lock is held.
  */
-void sroce_wq_recv(struct sroce_wq *wq, const struct sroce_frames *frames,
+void sroce_wq_recv(struct sroce_wq *wq, struct sroce_qp *qp, const struct sroce_frames *frames,
 		   const struct sroce_flow_key *key, u32 tag)
 {
-	const struct sroce_sink sink = wq_sink(wq);
+	struct sroce_sink sink = wq_sink(wq);
 
+	sink.qp = qp;
 	spin_lock_bh(&wq->rq.lock);
 	if (wq->ibwq.state != IB_WQS_RDY) {
-		sroce_count(sink.sdev, RX_WRONG_STATE);
+		sroce_qp_count(qp, RX_WRONG_STATE);
 	} else if (!sroce_sink_recv(&sink, frames, key, tag)) {
 		wq_event(wq);
 		wq_error(wq);
@@ -132,6 +133,7 @@ void sroce_wq_fatal_all(struct sroce_dev *sdev)
 		if (wq->ibwq.state == IB_WQS_RDY)
 			wq_error(wq);
 		wq_unlock(wq);
+		cond_resched();
 		rcu_read_lock();
 		wq_unuse(wq);
 	}
