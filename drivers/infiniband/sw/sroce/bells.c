@@ -19,6 +19,9 @@
 #define BELLS_ENTRIES	256
 #define BELLS_LINGER	128
 
+/* Answered in a row, of which each may send half a MiB: then others have the CPU. */
+#define BELLS_TURN	8
+
 /* Times in a row that they have waited for a program that did not poll, and one is given up */
 #define BELLS_MAX_DOUBTS	2
 
@@ -51,12 +54,12 @@ static bool bells_pop(struct sroce_bells *b, u32 *qpn)
 	return left;
 }
 
-/* See to all that the ring names, one round of it at most. Return: how many. */
-static u32 bells_drain(struct sroce_bells *b)
+/* See to what the ring names, a turn of it at most. Return: how many. */
+static u32 bells_turn(struct sroce_bells *b)
 {
 	u32 qpn, n;
 
-	for (n = 0; n < BELLS_ENTRIES && bells_pop(b, &qpn); n++) {
+	for (n = 0; n < BELLS_TURN && bells_pop(b, &qpn); n++) {
 		struct sroce_qp *qp = sroce_qp_get(qpn);
 
 		if (!qp)
@@ -67,6 +70,19 @@ static u32 bells_drain(struct sroce_bells *b)
 		}
 		sroce_qp_put(qp);
 	}
+	return n;
+}
+
+/* See to all that the ring names, one round of it at most. Process context. Return: how many. */
+static u32 bells_drain(struct sroce_bells *b)
+{
+	u32 n = 0, num;
+
+	do {
+		num = bells_turn(b);
+		n += num;
+		cond_resched();
+	} while (num == BELLS_TURN && n < BELLS_ENTRIES && !fatal_signal_pending(current));
 	return n;
 }
 
@@ -255,9 +271,8 @@ static void bells_task(struct tasklet_struct *task)
 
 	if (test_and_clear_bit(0, &b->late))
 		bells_late(b);
-	bells_drain(b);
 	/* who still has the ring mapped could keep this going for ever */
-	if (bells_rest(b) && !READ_ONCE(b->ends))
+	if ((bells_turn(b) == BELLS_TURN || bells_rest(b)) && !READ_ONCE(b->ends))
 		tasklet_schedule(&b->task);
 }
 

@@ -325,6 +325,7 @@ void sroce_qp_fatal_all(struct sroce_dev *sdev)
 		rcu_read_unlock();
 		if (qp_dev(num->qp) == sdev && qp_ends(num->qp))
 			qp_fatal(num->qp);
+		cond_resched();
 		rcu_read_lock();
 		sroce_qpn_unuse(num);
 	}
