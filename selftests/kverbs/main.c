@@ -3,6 +3,7 @@
  * A consumer in the kernel: every verb of kverbs.c between the links roce0 and
  * roce1, which kverbs.sh makes. The results are in the kernel's log.
  */
+#include <linux/delay.h>
 #include <linux/in6.h>
 #include <linux/inet.h>
 #include <linux/mm.h>
@@ -560,6 +561,43 @@ static void test_states(struct side *a)
 	ib_destroy_qp(a->qp);
 }
 
+/* Without a look at its completion queue: all that has been posted is completed in SQD. */
+static bool drained(struct side *s)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_SQD };
+	const unsigned long end = jiffies + PATIENCE;
+	struct ib_qp_init_attr init;
+
+	if (ib_modify_qp(s->qp, &attr, IB_QP_STATE))
+		return false;
+	do {
+		if (time_after(jiffies, end) || ib_query_qp(s->qp, &attr, IB_QP_STATE, &init))
+			return false;
+		msleep(20);
+	} while (attr.sq_draining);
+	return true;
+}
+
+/* What has completed and was not polled is nobody's once the queue pair is in RESET. */
+static void test_reset(struct side *a, struct side *b)
+{
+	struct ib_qp_attr reset = { .qp_state = IB_QPS_RESET };
+	struct ib_sge list = sge(a, 0, 100);
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND, .sg_list = &list, .num_sge = 1 };
+
+	if (a->cq->poll_ctx != IB_POLL_DIRECT)
+		return;
+	fill();
+	post_recv(b, 0, SIZE);
+	ok(!post(a, &wr) && drained(a), "a SEND that nobody polls for");
+	ok(!ib_modify_qp(a->qp, &reset, IB_QP_STATE), "to RESET");
+	ok(!to_init(a) && !to_rts(a, b), "and to RTS again");
+	ok(!ib_process_cq_direct(a->cq, -1) && !try_wait_for_completion(&a->send.done),
+	   "what it has sent before is not completed any more");
+	ok(ib_process_cq_direct(b->cq, -1) == 1 && b->recv.wc.status == IB_WC_SUCCESS &&
+	   !memcmp(a->buf, b->buf, 100), "its peer's is");
+}
+
 static void test_all(struct side *a, struct side *b)
 {
 	test_states(a);
@@ -580,6 +618,10 @@ static void test_all(struct side *a, struct side *b)
 	}
 	if (!pair_up(IB_QPT_RC)) {
 		test_flush(a, b);
+		pair_down();
+	}
+	if (!pair_up(IB_QPT_RC)) {
+		test_reset(a, b);
 		pair_down();
 	}
 	test_srq(a, b);

@@ -84,6 +84,24 @@ static enum hrtimer_restart cq_mod_timer(struct hrtimer *timer)
 }
 
 /**
+ * sroce_cq_settle - an event that waits for more completions waits no longer
+ * @cq: the queue
+ *
+ * Sleeps. On return it has been raised.
+ */
+void sroce_cq_settle(struct sroce_cq *cq)
+{
+	bool event;
+
+	spin_lock_bh(&cq->lock);
+	event = cq->moderated && cq_disarm(cq);
+	spin_unlock_bh(&cq->lock);
+	if (event)
+		sroce_cq_notify(cq);
+	hrtimer_cancel(&cq->mod_timer);
+}
+
+/**
  * sroce_modify_cq - ib_device_ops: moderate a queue's events
  * @ibcq: the queue
  * @count: an event is due when so many completions have come since it was

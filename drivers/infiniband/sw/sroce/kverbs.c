@@ -369,6 +369,12 @@ int sroce_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 
 /* Completions */
 
+/* Entries that are looked at with interrupts off */
+#define POLL_LOCKED	1024
+
+/* Of no queue pair: there is no QP0 */
+#define NO_QPN		0
+
 static int wc_flags(u16 flags)
 {
 	return (flags & SROCE_WC_GRH ? IB_WC_GRH | IB_WC_WITH_NETWORK_HDR_TYPE : 0) |
@@ -411,31 +417,23 @@ static struct ib_qp *find_qp(u32 qpn)
 	return &qp->ibqp;
 }
 
-/**
- * sroce_poll_cq - ib_device_ops: take completions
- * @ibcq: completion queue of a kernel consumer
- * @num: how many at most
- * @wc: where they go
- *
- * Any context. What a queue pair has left that was destroyed since is not for
- * anybody any more: the memory that its wr_cqe points to need not be there.
- *
- * Return: how many there are.
+/*
+ * Entries are looked at POLL_LOCKED at a time, with interrupts off, as most may be for nobody.
+ * Return: there may be more for @wc, of which @n are there.
  */
-int sroce_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
+static bool poll_some(struct sroce_cq *cq, int num, struct ib_wc *wc, int *n)
 {
-	struct sroce_cq *cq = to_scq(ibcq);
 	struct sroce_ring *ring = cq->q.ring;
 	struct ib_qp *ibqp = NULL;
 	unsigned long flags;
-	u32 cons, prod, qpn = 0;
-	int n = 0;
+	u32 cons, prod, left, qpn = 0;
 
 	spin_lock_irqsave(&cq->poll_lock, flags);
 	cons = ring->cons;
 	/* pairs with the release in sroce_cq_post(): the entries are whole */
 	prod = smp_load_acquire(&ring->prod);
-	for (; cons != prod && n < num; cons++) {
+	left = min_t(u32, prod - cons, POLL_LOCKED);
+	for (; left && *n < num; left--, cons++) {
 		const struct sroce_cqe *cqe = queue_entry(&cq->q, cons);
 
 		if (!ibqp || cqe->qp_num != qpn) {
@@ -443,12 +441,74 @@ int sroce_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 			ibqp = find_qp(qpn);
 		}
 		if (ibqp)
-			put_wc(&wc[n++], cqe, ibqp);
+			put_wc(&wc[(*n)++], cqe, ibqp);
 	}
 	/* the entries have been read before they may be used again */
 	smp_store_release(&ring->cons, cons);
 	spin_unlock_irqrestore(&cq->poll_lock, flags);
+	return cons != prod && *n < num;
+}
+
+/**
+ * sroce_poll_cq - ib_device_ops: take completions
+ * @ibcq: completion queue of a kernel consumer
+ * @num: how many at most
+ * @wc: where they go
+ *
+ * Any context. What a queue pair has left that has gone to RESET since or was destroyed is not
+ * for anybody any more: the memory that its wr_cqe points to need not be there.
+ *
+ * Return: how many there are.
+ */
+int sroce_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
+{
+	struct sroce_cq *cq = to_scq(ibcq);
+	int n = 0;
+
+	while (poll_some(cq, num, wc, &n))
+		;
 	return n;
+}
+
+/* Entries from @from on, POLL_LOCKED of them at most. Return: how many there were. */
+static u32 forget_some(struct sroce_cq *cq, u32 from, u32 to, u32 qpn)
+{
+	struct sroce_ring *ring = cq->q.ring;
+	unsigned long flags;
+	u32 i, n = min_t(u32, to - from, POLL_LOCKED);
+
+	spin_lock_irqsave(&cq->poll_lock, flags);
+	for (i = from; i != from + n; i++) {
+		struct sroce_cqe *cqe = queue_entry(&cq->q, i);
+
+		/* what has been polled may be another entry by now */
+		if (to - i <= to - ring->cons && cqe->qp_num == qpn)
+			cqe->qp_num = NO_QPN;
+	}
+	spin_unlock_irqrestore(&cq->poll_lock, flags);
+	return n;
+}
+
+/**
+ * sroce_cq_forget - what a queue pair has completed is not for its consumer any more
+ * @cq: of a kernel consumer
+ * @qpn: the queue pair, in RESET
+ *
+ * IBTA Vol.1 10.3.1: it is as if it were new. And where events wait for more completions to
+ * come, none may come any more: no event is due when this has returned, as who frees the
+ * queue has seen to its work by then (ib_free_cq()). Sleeps.
+ */
+void sroce_cq_forget(struct sroce_cq *cq, u32 qpn)
+{
+	struct sroce_ring *ring = cq->q.ring;
+	u32 to = smp_load_acquire(&ring->prod);
+	u32 from = READ_ONCE(ring->cons);
+
+	while (from != to) {
+		from += forget_some(cq, from, to, qpn);
+		cond_resched();
+	}
+	sroce_cq_settle(cq);
 }
 
 /**

@@ -890,6 +890,18 @@ static void settle_faults(struct sroce_qp *qp)
 	release_both(qp);
 }
 
+/* A program's library sees to that itself. */
+static void forget_completions(struct sroce_qp *qp)
+{
+	struct ib_qp *ibqp = &qp->ibqp;
+
+	if (qp->ibuc || !ibqp->send_cq)
+		return;
+	sroce_cq_forget(to_scq(ibqp->send_cq), qp->num->qpn);
+	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
+		sroce_cq_forget(to_scq(ibqp->recv_cq), qp->num->qpn);
+}
+
 /**
  * sroce_modify_qp - ib_device_ops: change a queue pair's state or attributes
  * @ibqp: the queue pair
@@ -915,8 +927,10 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	do {
 		err = modify_locked(qp, attr, mask);
 	} while (err == -EAGAIN);
-	if (!err && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET)
+	if (!err && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET) {
 		settle_faults(qp);
+		forget_completions(qp);
+	}
 	mutex_unlock(&qp->mutex);
 	return err;
 }
@@ -988,6 +1002,7 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	tasklet_kill(&qp->sq.task);
 	tasklet_kill(&qp->rq.task);
 
+	forget_completions(qp);
 	rq_destroy(qp);
 	sq_destroy(qp);
 	sroce_raw_destroy(qp);

@@ -1814,6 +1814,7 @@ enum sroce_cq_result {
 
 enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *cqe,
 				   bool solicited);
+void sroce_cq_settle(struct sroce_cq *cq);
 void sroce_cq_missed(struct sroce_cq *cq);
 void sroce_cq_notify(struct sroce_cq *cq);
 
@@ -1826,6 +1827,7 @@ int sroce_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 int sroce_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 			const struct ib_recv_wr **bad_wr);
 int sroce_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc);
+void sroce_cq_forget(struct sroce_cq *cq, u32 qpn);
 int sroce_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 
 /* mcast.c */
