@@ -261,6 +261,76 @@ static void srq_domain(void)
 		die("destroy");
 }
 
+static void wait_counter(const struct end *e, const char *name, long long more_than)
+{
+	double end = now() + PATIENCE;
+
+	while (hw_counter(e, name) <= more_than)
+		if (now() > end)
+			die("%s stays at %lld", name, more_than);
+}
+
+#define XRC_SEND_FIRST	0xa0
+#define XRC_SEND_MIDDLE	0xa1
+
+/* Within a message, the shared receive queue goes that it is for: its target hears of it. */
+static void srq_gone(void)
+{
+	struct ibv_srq_attr attr = { .max_wr = 4, .max_sge = 1 };
+	struct ibv_xrcd *xrcd = xrcd_make(&eb);
+	struct ibv_cq *cq = cq_make(&eb, 16);
+	const int fd = forger_on("a");
+	const long long come = hw_counter(&eb, "rx_send_requests");
+	uint8_t body[4 + PAGE] = {};
+	struct ibv_srq *srq;
+	unsigned int mtu;
+	uint32_t num;
+	struct pair p, x;
+
+	if (!ok(xrcd, "an XRC domain"))
+		return;
+	pair_create(&p, &ea, &eb, NULL);
+	pair_connect(&p);
+	mtu = mtu_bytes(p.conn.mtu);
+	srq = xrc_srq_make(&eb, xrcd, cq, &attr);
+	if (ibv_get_srq_num(srq, &num))
+		die("get_srq_num");
+	if (ibv_post_srq_recv(srq, &(struct ibv_recv_wr) {
+			.wr_id = 3, .num_sge = 1, .sg_list = SGE(p.buf[1], PAGE, p.mr[1]->lkey),
+		}, &(struct ibv_recv_wr *) { NULL }))
+		die("post_srq_recv");
+	x = p;
+	x.qp[0] = ibv_create_qp_ex(ea.ctx, &(struct ibv_qp_init_attr_ex) {
+		.cap = { .max_send_wr = 4, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_XRC_SEND,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = ea.pd,
+		.send_cq = p.scq[0],
+	});
+	x.qp[1] = ibv_create_qp_ex(eb.ctx, &(struct ibv_qp_init_attr_ex) {
+		.qp_type = IBV_QPT_XRC_RECV,
+		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
+		.xrcd = xrcd,
+	});
+	if (!x.qp[0] || !x.qp[1])
+		die("create_qp_ex");
+	qps_connect(x.qp[0], &ea, 500, x.qp[1], &eb, 500, &p.conn);
+	num = htobe32(num);
+	memcpy(body, &num, 4);
+	forge_pkt(fd, &x, 0, XRC_SEND_FIRST, 500, body, 4 + mtu);
+	wait_counter(&eb, "rx_send_requests", come);
+	if (ibv_destroy_srq(srq))
+		die("destroy_srq");
+	forge_pkt(fd, &x, 0, XRC_SEND_MIDDLE, 501, body, 4 + mtu);
+	event_is(&eb, IBV_EVENT_QP_REQ_ERR, x.qp[1], "its shared receive queue has gone");
+	is(qp_state(x.qp[1]), IBV_QPS_ERR, "which ends the connection");
+	if (ibv_destroy_qp(x.qp[0]) || ibv_destroy_qp(x.qp[1]) || ibv_destroy_cq(cq) ||
+	    ibv_close_xrcd(xrcd))
+		die("destroy");
+	pair_destroy(&p);
+	close(fd);
+}
+
 /* Datagrams that don't leave, by @cmd, are lost, each of them, and the queue goes on. */
 static void ud_lost(const char *cmd, const char *where)
 {
@@ -555,15 +625,6 @@ static void pair_deaf(struct pair *p, uint8_t timeout)
 		die("to RESET");
 }
 
-static void wait_counter(const struct end *e, const char *name, long long more_than)
-{
-	double end = now() + PATIENCE;
-
-	while (hw_counter(e, name) <= more_than)
-		if (now() > end)
-			die("%s stays at %lld", name, more_than);
-}
-
 /*
  * A request is to be sent again, and there is no way to the peer; then it is acknowledged
  * after all. Nothing is waited for then, by nobody.
@@ -740,6 +801,7 @@ static const struct test tests[] = {
 	TEST(read_hole),
 	TEST(send_hole),
 	TEST(srq_domain),
+	TEST(srq_gone),
 	TEST(endless),
 	TEST(late_read),
 	TEST(all_psns),

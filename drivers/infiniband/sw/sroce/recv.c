@@ -371,6 +371,20 @@ void sroce_recv_reset(struct sroce_qp *qp)
 
 /* Errors */
 
+/* A request is taken, but the shared receive queue whose it is has gone, and who polled for it. */
+static bool taken_gone(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+	struct sroce_srq *srq;
+
+	if (qp->transport != WIRE_XRC || rq->srq)
+		return false;
+	srq = sroce_srq_get(qp_dev(qp), rq->wqe_srqn);
+	if (srq)
+		sroce_srq_put(srq);
+	return !srq;
+}
+
 /* The request violates the protocol or its rights, and the connection ends: 9.9.3.1 */
 static void recv_refuse(struct sroce_qp *qp, enum wire_nak nak)
 {
@@ -383,7 +397,8 @@ static void recv_refuse(struct sroce_qp *qp, enum wire_nak nak)
 	}
 	sroce_qp_count(qp, SENT_ERR_NAK);
 	respond(qp, WIRE_AETH_NAK | nak);
-	if (!qp->rq.has_wqe)
+	/* a completion says it as well, if there will be one */
+	if (!qp->rq.has_wqe || taken_gone(qp))
 		sroce_qp_event(qp, nak == WIRE_NAK_REM_ACCESS ? IB_EVENT_QP_ACCESS_ERR :
 								IB_EVENT_QP_REQ_ERR);
 	sroce_qp_error_locked(qp);
