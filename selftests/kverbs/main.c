@@ -454,6 +454,41 @@ static void test_pong(struct side *a, struct side *b)
 		pr_info("kverbs: # %d are left\n", pong.left);
 }
 
+/*
+ * Others of the same completion queues come and go meanwhile, and its events wait for more: what
+ * a queue pair leaves when it goes, nobody else's is lost with.
+ */
+static void test_shared(struct side *a, struct side *b)
+{
+	const unsigned long end = jiffies + PATIENCE;
+	struct side other = *a;
+	u32 num = 0;
+	int i;
+
+	if (a->cq->poll_ctx == IB_POLL_DIRECT)
+		return;
+	for (i = 0; i < 2; i++)
+		rdma_set_cq_moderation(sides[i].cq, 100, 200);
+	pong.left = ROUNDS;
+	init_completion(&pong.done);
+	if (pong_recv(b)) {
+		ok(false, "post_recv");
+		return;
+	}
+	pong_post(a, false);
+	while (!completion_done(&pong.done) && time_before(jiffies, end)) {
+		if (make_qp(&other, IB_QPT_RC))
+			break;
+		ib_destroy_qp(other.qp);
+		num++;
+	}
+	ok(num && wait_done(&pong.done) && pong.left <= 0, "while others come and go");
+	pr_info("kverbs: # %u others, %d are left\n", num, pong.left);
+	cancel_delayed_work_sync(&pong.again);
+	for (i = 0; i < 2; i++)
+		rdma_set_cq_moderation(sides[i].cq, 0, 0);
+}
+
 static void test_refused(struct side *a)
 {
 	struct ib_sge list[4] = { sge(a, 0, 1), sge(a, 0, 1), sge(a, 0, 1), sge(a, 0, 1) };
@@ -614,6 +649,7 @@ static void test_all(struct side *a, struct side *b)
 	pair_down();
 	if (!pair_up(IB_QPT_RC)) {
 		test_pong(a, b);
+		test_shared(a, b);
 		pair_down();
 	}
 	if (!pair_up(IB_QPT_RC)) {

@@ -87,18 +87,19 @@ static enum hrtimer_restart cq_mod_timer(struct hrtimer *timer)
  * sroce_cq_settle - an event that waits for more completions waits no longer
  * @cq: the queue
  *
- * Sleeps. On return it has been raised.
+ * Sleeps. On return it has been raised. The timer goes first: who arms while the event is
+ * raised keeps the one that is started then.
  */
 void sroce_cq_settle(struct sroce_cq *cq)
 {
 	bool event;
 
+	hrtimer_cancel(&cq->mod_timer);
 	spin_lock_bh(&cq->lock);
 	event = cq->moderated && cq_disarm(cq);
 	spin_unlock_bh(&cq->lock);
 	if (event)
 		sroce_cq_notify(cq);
-	hrtimer_cancel(&cq->mod_timer);
 }
 
 /**

@@ -470,7 +470,7 @@ int sroce_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 	return n;
 }
 
-/* Entries from @from on, POLL_LOCKED of them at most. Return: how many there were. */
+/* Entries of @from to @to, POLL_LOCKED of them at most. Return: how many there were. */
 static u32 forget_some(struct sroce_cq *cq, u32 from, u32 to, u32 qpn)
 {
 	struct sroce_ring *ring = cq->q.ring;
@@ -481,8 +481,8 @@ static u32 forget_some(struct sroce_cq *cq, u32 from, u32 to, u32 qpn)
 	for (i = from; i != from + n; i++) {
 		struct sroce_cqe *cqe = queue_entry(&cq->q, i);
 
-		/* what has been polled may be another entry by now */
-		if (to - i <= to - ring->cons && cqe->qp_num == qpn)
+		/* where it has been polled, another may be being written */
+		if ((s32)(i - ring->cons) >= 0 && cqe->qp_num == qpn)
 			cqe->qp_num = NO_QPN;
 	}
 	spin_unlock_irqrestore(&cq->poll_lock, flags);
@@ -501,8 +501,9 @@ static u32 forget_some(struct sroce_cq *cq, u32 from, u32 to, u32 qpn)
 void sroce_cq_forget(struct sroce_cq *cq, u32 qpn)
 {
 	struct sroce_ring *ring = cq->q.ring;
+	/* others poll: first where they are, or it lies behind the end */
+	u32 from = smp_load_acquire(&ring->cons);
 	u32 to = smp_load_acquire(&ring->prod);
-	u32 from = READ_ONCE(ring->cons);
 
 	while (from != to) {
 		from += forget_some(cq, from, to, qpn);
