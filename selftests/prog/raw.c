@@ -961,6 +961,25 @@ static void test_vlan(void)
 	}
 }
 
+/* A card does what it was asked to a while later: a frame is sent until it comes, or does no more. */
+static bool comes_to(struct queue *q, const struct frame *f, bool want)
+{
+	struct got g;
+
+	for (int i = 0; i < 200; i++) {
+		bool came = false;
+
+		sock_send(&ports[0], f->b, f->len);
+		while (queue_get(q, &g, 0.05)) {
+			came |= !g.status && g.len == f->len && !memcmp(g.b, f->b, f->len);
+			queue_post(q, g.slot, SLOT);
+		}
+		if (came == want)
+			return true;
+	}
+	return false;
+}
+
 /* For a netdev that filters by VLAN, a rule opens that as well (cards.sh has such ones). */
 static void test_vlan_rule(void)
 {
@@ -974,17 +993,14 @@ static void test_vlan_rule(void)
 	rule_vlan(&r, stranger, 0x123);
 	flow = rule_make(q.qp, &r);
 	frame_make(&f, VLAN4, stranger, 100);
-	sock_send(&ports[0], f.b, f.len);
-	ok(queue_has(&q, &f, NULL), "a frame of a rule's VLAN");
+	ok(comes_to(&q, &f, true), "a frame of a rule's VLAN");
 	f.b[15] ^= 1;
-	sock_send(&ports[0], f.b, f.len);
-	ok(queue_quiet(&q), "and none of another's");
+	ok(comes_to(&q, &f, false), "and none of another's");
 	unsteer(flow);
 	flow = steer_dmac(&q, stranger);
 	f.b[15] ^= 1;
-	sock_send(&ports[0], f.b, f.len);
 	/* not one that filters */
-	ok(queue_quiet(&q) == !!getenv("FILTERS"), "without the rule, the netdev has its filter back");
+	ok(comes_to(&q, &f, !getenv("FILTERS")), "without the rule, the netdev has its filter back");
 	unsteer(flow);
 	queue_drop(&q);
 }
@@ -1032,7 +1048,7 @@ static void test_bound(void)
 	frame_make(&f, UDP4, stranger, 64);
 	for (int i = 0; i < 3; i++)
 		sock_send(&ports[0], f.b, f.len);
-	while (hw_counter(&ends[1], "out_of_buffer") == before[1])
+	for (int i = 0; i < 500 && hw_counter(&ends[1], "out_of_buffer") == before[1]; i++)
 		sleep_ms(10);
 	is(counted("rx_raw_packets"), 2, "its counter has what it received");
 	is(counted("out_of_buffer"), 1, "and what it had no request for");

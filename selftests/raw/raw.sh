@@ -9,10 +9,32 @@
 
 two_hosts raw
 # that one host asks whether the other is still there would be a frame too many
-ip -n a neigh replace 192.168.77.2 lladdr "$(in_ns b cat /sys/class/net/v1/address)" nud permanent dev v0
-ip -n b neigh replace 192.168.77.1 lladdr "$(in_ns a cat /sys/class/net/v0/address)" nud permanent dev v1
+neighbours() {
+	ip -n a neigh replace 192.168.77.2 lladdr "$(in_ns b cat /sys/class/net/v1/address)" nud permanent dev v0
+	ip -n b neigh replace 192.168.77.1 lladdr "$(in_ns a cat /sys/class/net/v0/address)" nud permanent dev v1
+}
+
+neighbours
 # shellcheck disable=SC2086 # a list
 tests_of raw ${ONLY:-wire wrong specs refused order default sniffer vlan vlan_rule bound denied loop full gso rss wq fatal leave order}
+# one that has its addresses taken over by what is below it
+if [ -z "${ONLY:-}" ] && probe bonding; then
+	hosts_down
+	host_ns a
+	host_ns b
+	ip link add v0 netns a mtu 1500 type veth peer name x1 netns b mtu 1500
+	ip -n b link add v1 type bond mode active-backup
+	ip -n b link set x1 master v1
+	ip -n b link set x1 up
+	host_addr a v0 1
+	host_addr b v1 2
+	hosts_meet ip netns exec a
+	links_up
+	neighbours
+	tests_of raw default
+	hosts_up
+	links_up
+fi
 # what goes while a program has rules
 [ -n "${ONLY:-}" ] || for t in unlink move remove; do
 	tests_of raw $t

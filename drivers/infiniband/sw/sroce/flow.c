@@ -231,7 +231,9 @@ static bool host_wants(const struct sroce_dev *sdev, const struct net_device *nd
 		return true;
 	list_for_each_entry_rcu(ha, &list->list, list)
 		if (ether_addr_equal(dmac, ha->addr))
-			return READ_ONCE(ha->refcount) > rules_want(sdev, dmac);
+			/* who is below may have taken it over, which counts as well */
+			return READ_ONCE(ha->refcount) - READ_ONCE(ha->sync_cnt) >
+			       rules_want(sdev, dmac);
 	return false;
 }
 
@@ -247,6 +249,7 @@ static bool is_roce(const struct sroce_flow_key *key)
  * @skb: the frame, which is not changed
  * @mac: offset of its MAC header from its data; 0 or less
  * @key: what rules look at
+ * @host: does the host want it? -1 as long as nobody has asked
  * @frames: what queue pairs get of @skb, once somebody gets it
  */
 struct flow_run {
@@ -255,10 +258,19 @@ struct flow_run {
 	struct sk_buff *skb;
 	int mac;
 	struct sroce_flow_key key;
+	int host;
 	struct sroce_frames frames;
 };
 
-static bool rule_wants(const struct flow_run *run, const struct sroce_flow *flow)
+/* Once for a frame: that is a walk over the rules, too. */
+static bool default_wants(struct flow_run *run)
+{
+	if (run->host < 0)
+		run->host = host_wants(run->sdev, run->ndev, run->key.dmac);
+	return !run->host;
+}
+
+static bool rule_wants(struct flow_run *run, const struct sroce_flow *flow)
 {
 	if (!key_matches(flow, &run->key))
 		return false;
@@ -269,7 +281,7 @@ static bool rule_wants(const struct flow_run *run, const struct sroce_flow *flow
 		/* the link's own traffic only goes to who names its port */
 		return !is_roce(&run->key) || flow->mask.dport == htons(0xffff);
 	default:
-		return !is_roce(&run->key) && !host_wants(run->sdev, run->ndev, run->key.dmac);
+		return !is_roce(&run->key) && default_wants(run);
 	}
 }
 
@@ -312,6 +324,7 @@ static unsigned int flow_hook(void *priv, struct sk_buff *skb, const struct nf_h
 		.ndev = state->in,
 		.skb = skb,
 		.mac = skb_mac_offset(skb),
+		.host = -1,
 	};
 	bool taken;
 
@@ -335,6 +348,7 @@ static unsigned int sniff_hook(void *priv, struct sk_buff *skb, const struct nf_
 		.ndev = state->out,
 		.skb = skb,
 		.mac = skb_mac_offset(skb),
+		.host = -1,
 	};
 
 	if (!skb_frags_readable(skb) || !make_key(skb, run.mac, &run.key))
@@ -362,6 +376,7 @@ bool sroce_flow_loop(struct sroce_dev *sdev, const struct net_device *ndev, stru
 		.sdev = sdev,
 		.ndev = ndev,
 		.skb = skb,
+		.host = -1,
 	};
 	bool taken;
 
