@@ -256,16 +256,14 @@ void sroce_faults_exit(struct sroce_ucontext *uctx)
 
 /**
  * sroce_prefetch_queue - bring a program's memory before it is asked for
- * @ibpd: the protection domain of the region
- * @work: what to do
+ * @ibpd: the protection domain of an on-demand region of a program
+ * @work: what to do; it ends before the program's context does
  *
  * Any context.
  */
 void sroce_prefetch_queue(struct ib_pd *ibpd, struct work_struct *work)
 {
-	const struct sroce_ucontext *uctx = to_spd(ibpd)->uctx;
-
-	queue_work((uctx ? READ_ONCE(uctx->prefetches) : NULL) ?: sroce_fault_wq, work);
+	queue_work(READ_ONCE(to_spd(ibpd)->uctx->prefetches), work);
 }
 
 /**

@@ -86,11 +86,12 @@ struct odp_chunk {
 	unsigned long *page;
 };
 
+/* By its key: whoever deregisters the region does not wait for those that have not begun. */
 struct odp_prefetch {
 	struct work_struct work;
-	struct sroce_odp *odp;
-	unsigned long addr;
-	unsigned long end;
+	struct sroce_dev *sdev;
+	const struct ib_pd *pd;		/* is compared with the region's, and may be gone */
+	struct ib_sge sge;
 	enum odp_how how;
 };
 
@@ -403,20 +404,23 @@ static int odp_map(struct sroce_odp *odp, unsigned long addr, unsigned long end,
 	memcg = get_mem_cgroup_from_mm(odp->mm);
 	before = set_active_memcg(memcg);
 	while (!err && addr < end) {
-		struct odp_chunk *chunk = chunk_get(odp, addr);
+		struct odp_chunk *chunk;
 		unsigned long n;
 
+		if (fatal_signal_pending(current) || READ_ONCE(odp->dying)) {
+			err = -EINTR;
+			break;
+		}
+		chunk = chunk_get(odp, addr);
 		if (IS_ERR(chunk)) {
 			err = PTR_ERR(chunk);
-		} else {
-			n = chunk_end(chunk, end - 1) + 1;
-			err = chunk_map(chunk, addr, n, how);
-			addr = n;
-			chunk_put(chunk);
+			break;
 		}
+		n = chunk_end(chunk, end - 1) + 1;
+		err = chunk_map(chunk, addr, n, how);
+		addr = n;
+		chunk_put(chunk);
 		cond_resched();
-		if (!err && (fatal_signal_pending(current) || READ_ONCE(odp->dying)))
-			err = -EINTR;
 	}
 	set_active_memcg(before);
 	mem_cgroup_put(memcg);
@@ -436,14 +440,14 @@ static void odp_put(struct sroce_odp *odp)
  * NULL if the region's memory is not on-demand. Of more than there are, those
  * that there are.
  */
-static struct sroce_odp *odp_of(struct ib_pd *pd, u32 key, u64 addr, u64 *len, bool write,
-				unsigned long *start)
+static struct sroce_odp *odp_of(struct sroce_dev *sdev, const struct ib_pd *pd, u32 key, u64 addr,
+				u64 *len, bool write, unsigned long *start)
 {
 	struct sroce_odp *odp = ERR_PTR(-EFAULT);
 	struct sroce_mr *mr;
 
 	local_bh_disable();
-	mr = sroce_key_get(to_sdev(pd->device), key);
+	mr = sroce_key_get(sdev, key);
 	if (!mr) {
 		odp = ERR_PTR(-ENOENT);
 		goto out;
@@ -480,7 +484,7 @@ int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write)
 	struct sroce_odp *odp;
 	int err;
 
-	odp = odp_of(pd, lkey, addr, &len, write, &start);
+	odp = odp_of(to_sdev(pd->device), pd, lkey, addr, &len, write, &start);
 	if (IS_ERR_OR_NULL(odp))
 		return PTR_ERR_OR_ZERO(odp);
 
@@ -495,52 +499,59 @@ int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write)
 	return err;
 }
 
-static void prefetch_work(struct work_struct *work)
-{
-	struct odp_prefetch *pf = container_of(work, struct odp_prefetch, work);
-
-	odp_map(pf->odp, pf->addr, pf->end, pf->how);
-	odp_put(pf->odp);
-	kfree(pf);
-}
-
-static int prefetch_later(struct ib_pd *pd, struct sroce_odp *odp, unsigned long addr,
-			  unsigned long end, enum odp_how how)
-{
-	struct odp_prefetch *pf = kmalloc(sizeof(*pf), GFP_KERNEL_ACCOUNT);
-
-	if (!pf)
-		return -ENOMEM;
-	refcount_inc(&odp->users);
-	INIT_WORK(&pf->work, prefetch_work);
-	pf->odp = odp;
-	pf->addr = addr;
-	pf->end = end;
-	pf->how = how;
-	sroce_prefetch_queue(pd, &pf->work);
-	return 0;
-}
-
-static int prefetch_sge(struct ib_pd *pd, const struct ib_sge *sge, enum odp_how how, bool flush)
+static int prefetch_sge(struct sroce_dev *sdev, const struct ib_pd *pd, const struct ib_sge *sge,
+		    enum odp_how how)
 {
 	struct sroce_odp *odp;
 	unsigned long start;
 	u64 len = sge->length;
 	int err;
 
-	odp = odp_of(pd, sge->lkey, sge->addr, &len, how == ODP_WRITE, &start);
+	odp = odp_of(sdev, pd, sge->lkey, sge->addr, &len, how == ODP_WRITE, &start);
 	if (!odp)
 		return -EINVAL;
 	if (IS_ERR(odp))
 		return PTR_ERR(odp);
-	if (len < sge->length)
-		err = -EFAULT;
-	else if (flush)
-		err = odp_map(odp, start, start + len, how);
-	else
-		err = prefetch_later(pd, odp, start, start + len, how);
+	err = len < sge->length ? -EFAULT : odp_map(odp, start, start + len, how);
 	odp_put(odp);
 	return err;
+}
+
+static void prefetch_work(struct work_struct *work)
+{
+	struct odp_prefetch *pf = container_of(work, struct odp_prefetch, work);
+
+	prefetch_sge(pf->sdev, pf->pd, &pf->sge, pf->how);
+	kfree(pf);
+}
+
+/* What can be said at once of the arguments is. */
+static int prefetch_later(struct sroce_dev *sdev, struct ib_pd *pd, const struct ib_sge *sge,
+			  enum odp_how how)
+{
+	struct odp_prefetch *pf;
+	struct sroce_odp *odp;
+	unsigned long start;
+	u64 len = sge->length;
+
+	odp = odp_of(sdev, pd, sge->lkey, sge->addr, &len, how == ODP_WRITE, &start);
+	if (!odp)
+		return -EINVAL;
+	if (IS_ERR(odp))
+		return PTR_ERR(odp);
+	odp_put(odp);
+	if (len < sge->length)
+		return -EFAULT;
+	pf = kmalloc(sizeof(*pf), GFP_KERNEL_ACCOUNT);
+	if (!pf)
+		return -ENOMEM;
+	INIT_WORK(&pf->work, prefetch_work);
+	pf->sdev = sdev;
+	pf->pd = pd;
+	pf->sge = *sge;
+	pf->how = how;
+	sroce_prefetch_queue(pd, &pf->work);
+	return 0;
 }
 
 /**
@@ -557,6 +568,9 @@ static int prefetch_sge(struct ib_pd *pd, const struct ib_sge *sge, enum odp_how
 int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u32 flags,
 		    struct ib_sge *sg_list, u32 num_sge, struct uverbs_attr_bundle *attrs)
 {
+	/* a kernel consumer has no thread of its own for this */
+	const bool wait = flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH || !to_spd(pd)->uctx;
+	struct sroce_dev *sdev = to_sdev(pd->device);
 	enum odp_how how;
 	int err = 0;
 	u32 i;
@@ -575,7 +589,8 @@ int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u3
 		return -EOPNOTSUPP;
 	}
 	for (i = 0; !err && i < num_sge; i++)
-		err = prefetch_sge(pd, &sg_list[i], how, flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH);
+		err = wait ? prefetch_sge(sdev, pd, &sg_list[i], how) :
+			     prefetch_later(sdev, pd, &sg_list[i], how);
 	return err;
 }
 
