@@ -14,17 +14,20 @@
 
 MODULE_IMPORT_NS(SROCE_NS_DMA_BUF);
 
+/* To where it is pinned, a buffer may have to move first. */
 static void __maybe_unused dmabuf_moved(struct dma_buf_attachment *attach)
 {
-	ibdev_warn_ratelimited((struct ib_device *)attach->importer_priv,
-			       "%s has moved a buffer that is pinned\n",
-			       attach->dmabuf->exp_name);
+	struct ib_device *ibdev = attach->importer_priv;
+
+	if (ibdev)
+		ibdev_warn_ratelimited(ibdev, "%s has moved a buffer that is pinned\n",
+				       attach->dmabuf->exp_name);
 }
 
 static const struct dma_buf_attach_ops dmabuf_pinned = SROCE_DMABUF_PINNED(dmabuf_moved);
 
 /* And what moves it at the moment has ended. */
-static int dmabuf_pin(struct dma_buf_attachment *attach)
+static int dmabuf_pin(struct dma_buf_attachment *attach, struct ib_device *ibdev)
 {
 	struct dma_resv *resv = attach->dmabuf->resv;
 	long err;
@@ -38,6 +41,8 @@ static int dmabuf_pin(struct dma_buf_attachment *attach)
 					    MAX_SCHEDULE_TIMEOUT);
 		if (err < 0)
 			dma_buf_unpin(attach);
+		else
+			attach->importer_priv = ibdev;
 	}
 	dma_resv_unlock(resv);
 	return min(err, 0L);
@@ -54,10 +59,10 @@ static int dmabuf_attach(struct sroce_mem *mem, struct ib_device *ibdev, struct 
 	int err;
 
 	mem->attach = dma_buf_dynamic_attach(dmabuf, &ibdev->dev, moves ? &dmabuf_pinned : NULL,
-					     ibdev);
+					     NULL);
 	if (IS_ERR(mem->attach))
 		return PTR_ERR(mem->attach);
-	err = moves ? dmabuf_pin(mem->attach) : 0;
+	err = moves ? dmabuf_pin(mem->attach, ibdev) : 0;
 	if (err)
 		dma_buf_detach(dmabuf, mem->attach);
 	return err;
