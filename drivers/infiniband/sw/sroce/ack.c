@@ -502,6 +502,21 @@ void sroce_ack_middles(struct sroce_qp *qp, u32 num)
 		sroce_ack_advance(qp, sq->rsp_psn);
 }
 
+/*
+ * A peer that misses the very next packet keeps one behind it that is not ours: all that we have
+ * sent has come, and it says so in place of an acknowledgement.
+ */
+static bool nak_unsent(const struct sroce_sq *sq, struct wire_pkt *pkt)
+{
+	if (pkt->op->class != WIRE_CLASS_ACK || pkt->psn != sq->psn_end ||
+	    sq->psn_una == sq->psn_end || (pkt->syndrome & WIRE_AETH_KIND_MASK) != WIRE_AETH_NAK ||
+	    (pkt->syndrome & WIRE_AETH_VALUE_MASK) != WIRE_NAK_PSN_SEQ)
+		return false;
+	pkt->psn = wire_psn_add(pkt->psn, -1);
+	pkt->syndrome = WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID;
+	return true;
+}
+
 /**
  * sroce_ack_packet - take an acknowledgement or another response
  * @qp: queue pair; the caller owns its send side
@@ -512,7 +527,7 @@ void sroce_ack_middles(struct sroce_qp *qp, u32 num)
 void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	const enum ib_qp_state state = READ_ONCE(qp->state);
-	const struct wire_pkt *pkt = &rx->pkt;
+	struct wire_pkt *pkt = &rx->pkt;
 	struct sroce_sq *sq = &qp->sq;
 
 	if (state != IB_QPS_RTS && state != IB_QPS_SQD)
@@ -520,7 +535,7 @@ void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 	trace_sroce_ack(qp, pkt->psn, pkt->syndrome);
 	/* older than anything outstanding, or of what was never sent: 9.7.5.2.1 */
 	if (wire_psn_diff(pkt->psn, sq->psn_una) < 0 ||
-	    wire_psn_diff(pkt->psn, sq->psn_end) >= 0) {
+	    (wire_psn_diff(pkt->psn, sq->psn_end) >= 0 && !nak_unsent(sq, pkt))) {
 		sroce_qp_count(qp, STALE_ACK);
 		if (wire_psn_diff(pkt->psn, sq->psn_una) < 0)
 			note_twice(qp, rx);

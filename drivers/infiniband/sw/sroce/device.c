@@ -272,6 +272,7 @@ static void sroce_dealloc_driver(struct ib_device *ibdev)
 	struct sroce_dev *sdev = to_sdev(ibdev);
 
 	sroce_net_detach(sdev);
+	cancel_delayed_work_sync(&sdev->kept_work);
 	sroce_keys_exit(sdev);
 	xa_destroy(&sdev->avs);
 	xa_destroy(&sdev->srqs);

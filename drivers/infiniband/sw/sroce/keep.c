@@ -54,6 +54,8 @@ static bool charge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_la
 	}
 	kept->bytes += bytes;
 	late->charge = bytes;
+	if (!delayed_work_pending(&qp_dev(qp)->kept_work))
+		schedule_delayed_work(&qp_dev(qp)->kept_work, KEPT_MAX_AGE);
 	return true;
 }
 
@@ -291,15 +293,6 @@ struct sroce_late *sroce_kept_first(const struct sroce_kept *kept)
 }
 
 /**
- * sroce_kept_aged - has a packet waited longer for its turn than a recovery takes?
- * @late: the packet
- */
-bool sroce_kept_aged(const struct sroce_late *late)
-{
-	return (u32)jiffies - late->since > KEPT_MAX_AGE;
-}
-
-/**
  * sroce_kept_take - a packet is kept no more
  * @qp: queue pair
  * @kept: as for sroce_keep()
@@ -317,6 +310,53 @@ void sroce_kept_take(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_
 	if (kept->last == late)
 		kept->last = late->next;
 	kept->num--;
+}
+
+static bool aged(const struct sroce_late *late)
+{
+	return (u32)jiffies - late->since > KEPT_MAX_AGE;
+}
+
+/**
+ * sroce_kept_expire - drop what has waited longer for its turn than a recovery takes
+ * @qp: queue pair; its receive lock is held
+ *
+ * From the front on: behind one that is young, there may be older ones for a while.
+ */
+void sroce_kept_expire(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+	struct sroce_late *late;
+
+	while ((late = sroce_kept_first(&rq->kept)) && aged(late)) {
+		sroce_kept_take(qp, &rq->kept, late);
+		sroce_late_free(late);
+		sroce_qp_count(qp, RX_KEPT_DROPPED);
+		/* who was told of a gap before it has not heard, or was not meant */
+		rq->nak_sent = false;
+	}
+}
+
+static void expire(struct sroce_qp *qp)
+{
+	spin_lock_bh(&qp->rq.lock);
+	sroce_kept_expire(qp);
+	sroce_qp_unlock(qp);
+}
+
+/**
+ * sroce_kept_work - a link's queue pairs drop what has waited for too long
+ * @work: the link's
+ *
+ * Where nothing comes any more, too: what they keep is taken from the link's others.
+ */
+void sroce_kept_work(struct work_struct *work)
+{
+	struct sroce_dev *sdev = container_of(work, struct sroce_dev, kept_work.work);
+
+	sroce_qp_each(sdev, expire);
+	if (atomic_long_read(&sdev->kept_bytes))
+		schedule_delayed_work(&sdev->kept_work, KEPT_MAX_AGE);
 }
 
 /**

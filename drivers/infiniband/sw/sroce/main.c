@@ -96,6 +96,7 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	INIT_LIST_HEAD(&sdev->net_entry);
 	INIT_LIST_HEAD(&sdev->flows.rules);
 	INIT_WORK(&sdev->gids_work, gids_work);
+	INIT_DELAYED_WORK(&sdev->kept_work, sroce_kept_work);
 
 	sdev->ibdev.node_type = RDMA_NODE_IB_CA;
 	sdev->ibdev.phys_port_cnt = 1;

@@ -308,12 +308,13 @@ static bool qp_ends(const struct sroce_qp *qp)
 }
 
 /**
- * sroce_qp_fatal_all - a link goes: end all that its queue pairs have posted
+ * sroce_qp_each - do something with each queue pair of a link
  * @sdev: the link
+ * @what: to be done; may sleep
  *
- * May sleep.
+ * Sleeps.
  */
-void sroce_qp_fatal_all(struct sroce_dev *sdev)
+void sroce_qp_each(struct sroce_dev *sdev, void (*what)(struct sroce_qp *qp))
 {
 	struct sroce_qpn *num;
 	unsigned long index;
@@ -323,13 +324,30 @@ void sroce_qp_fatal_all(struct sroce_dev *sdev)
 		if (!sroce_qpn_use(num))
 			continue;
 		rcu_read_unlock();
-		if (qp_dev(num->qp) == sdev && qp_ends(num->qp))
-			qp_fatal(num->qp);
+		if (qp_dev(num->qp) == sdev)
+			what(num->qp);
 		cond_resched();
 		rcu_read_lock();
 		sroce_qpn_unuse(num);
 	}
 	rcu_read_unlock();
+}
+
+static void qp_end(struct sroce_qp *qp)
+{
+	if (qp_ends(qp))
+		qp_fatal(qp);
+}
+
+/**
+ * sroce_qp_fatal_all - a link goes: end all that its queue pairs have posted
+ * @sdev: the link
+ *
+ * Sleeps.
+ */
+void sroce_qp_fatal_all(struct sroce_dev *sdev)
+{
+	sroce_qp_each(sdev, qp_end);
 }
 
 /* Creation */

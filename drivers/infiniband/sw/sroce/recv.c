@@ -372,17 +372,9 @@ void sroce_recv_reset(struct sroce_qp *qp)
 /* Errors */
 
 /* A request is taken, but the shared receive queue whose it is has gone, and who polled for it. */
-static bool taken_gone(struct sroce_qp *qp)
+static bool taken_gone(const struct sroce_qp *qp)
 {
-	struct sroce_rq *rq = &qp->rq;
-	struct sroce_srq *srq;
-
-	if (qp->transport != WIRE_XRC || rq->srq)
-		return false;
-	srq = sroce_srq_get(qp_dev(qp), rq->wqe_srqn);
-	if (srq)
-		sroce_srq_put(srq);
-	return !srq;
+	return qp->transport == WIRE_XRC && !qp->rq.srq;
 }
 
 /* The request violates the protocol or its rights, and the connection ends: 9.9.3.1 */
@@ -1009,6 +1001,7 @@ static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
 	sroce_qp_count(qp, OUT_OF_SEQUENCE);
 	if (rq->not_ready)
 		return;
+	sroce_kept_expire(qp);
 	if (wire_psn_diff(rx->pkt.psn, rq->epsn) > kept_reach(rq)) {
 		sroce_qp_count(qp, RX_KEPT_DROPPED);
 		recv_gap(qp);
@@ -1214,10 +1207,13 @@ static void recv_xrc(struct sroce_qp *qp, struct sroce_rx *rx)
 		recv_dispatch(qp, rx);
 		xrc_end(qp);
 	} else {
-		/* what has been taken is of another queue; this one may be a stranger's */
+		/* this one may be a stranger's: a request that has been taken is of another */
 		xrc_end(qp);
+		if (rq->has_wqe)
+			rq->srq = sroce_srq_get(qp_dev(qp), rq->wqe_srqn);
 		/* Annex A14: XRC SRQ domain violation */
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+		xrc_end(qp);
 	}
 }
 
@@ -1251,14 +1247,10 @@ static void recv_kept(struct sroce_qp *qp)
 	struct sroce_rq *rq = &qp->rq;
 	struct sroce_late *late;
 
+	sroce_kept_expire(qp);
 	while ((late = sroce_kept_first(&rq->kept)) &&
 	       wire_psn_diff(late->rx.pkt.psn, rq->epsn) <= 0) {
 		sroce_kept_take(qp, &rq->kept, late);
-		if (sroce_kept_aged(late)) {
-			sroce_qp_count(qp, RX_KEPT_DROPPED);
-			sroce_late_free(late);
-			continue;
-		}
 		if (!recv_take(qp, &late->rx)) {
 			/* it waits for memory, before all that came since */
 			list_add(&late->entry, &rq->late);

@@ -292,6 +292,7 @@ struct sroce_pma {
  * @num_wq: work queues
  * @num_ind_tbl: indirection tables
  * @kept_bytes: pinned by what queue pairs keep before its turn, or until its memory is there
+ * @kept_work: looks for those that have aged
  * @flows: flow steering
  * @pma: performance management
  */
@@ -333,6 +334,7 @@ struct sroce_dev {
 	atomic_t num_wq;
 	atomic_t num_ind_tbl;
 	atomic_long_t kept_bytes;
+	struct delayed_work kept_work;
 	struct sroce_flows flows;
 	struct sroce_pma pma;
 };
@@ -1865,6 +1867,7 @@ void sroce_qp_last_wqe(struct sroce_qp *qp);
 void sroce_qp_error_locked(struct sroce_qp *qp);
 void sroce_qp_unlock(struct sroce_qp *qp) __releases(&qp->rq.lock);
 void sroce_qp_kick(struct sroce_qp *qp);
+void sroce_qp_each(struct sroce_dev *sdev, void (*what)(struct sroce_qp *qp));
 void sroce_qp_fatal_all(struct sroce_dev *sdev);
 
 /* bells.c */
@@ -2035,7 +2038,8 @@ bool sroce_kept_opens(const struct sroce_qp *qp, const struct sroce_kept *kept, 
 void sroce_kept_gaps(const struct sroce_qp *qp, const struct sroce_kept *kept, u32 from,
 		     struct wire_gaps *gaps);
 struct sroce_late *sroce_kept_first(const struct sroce_kept *kept);
-bool sroce_kept_aged(const struct sroce_late *late);
+void sroce_kept_expire(struct sroce_qp *qp);
+void sroce_kept_work(struct work_struct *work);
 void sroce_kept_take(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late);
 void sroce_kept_purge(struct sroce_qp *qp, struct sroce_kept *kept);
 bool sroce_wait(struct sroce_qp *qp, struct sroce_rx *rx);
