@@ -19,6 +19,16 @@ if tc -n a qdisc add dev v0 clsact 2>/dev/null &&
 else
 	skip "datagrams that tc denies" "no clsact or no matchall in this kernel"
 fi
+probe sch_tbf
+probe sch_prio
+for t in "answers:tbf rate 20mbit burst 70k limit 4m" priority:prio; do
+	if tc -n a qdisc add dev v0 root ${t#*:} 2>/dev/null; then
+		tc -n a qdisc del dev v0 root
+		tests_of corners "${t%%:*}"
+	else
+		skip "${t%%:*}" "no qdisc ${t#*:} in this kernel"
+	fi
+done
 # these take host a's way to anywhere, the last one for good
 tests_of corners had_after_all ud_nowhere
 done_testing

@@ -347,6 +347,7 @@ int qp_rtr(struct ibv_qp *qp, const struct end *e, const struct peer *p, const s
 		.max_dest_rd_atomic = c->rd_atomic,
 		.min_rnr_timer = c->min_rnr_timer,
 		.ah_attr = {
+			.sl = c->sl,
 			.is_global = 1,
 			.port_num = 1,
 			.grh = {

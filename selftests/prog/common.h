@@ -98,6 +98,7 @@ struct conn {
 	uint8_t rd_atomic;
 	uint8_t hop_limit;
 	uint8_t traffic_class;
+	uint8_t sl;
 	uint32_t flow_label;
 	int access;
 };

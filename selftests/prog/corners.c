@@ -689,6 +689,107 @@ static void read_named(void)
 	close(fd);
 }
 
+/* Its own requests fill the device's queue, for as long as it likes: its peer's are answered. */
+static void answers(void)
+{
+	enum { LEN = 4096, MOST = 3000 };
+	const struct pair_opts o = { .sq = 64, .rq = 1, .sge = 1, .buf = 2 * LEN,
+				     .access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_cq *cq = cq_make(&eb, 16);
+	struct ibv_wc wc;
+	unsigned int posted, done = 0;
+	struct pair p;
+	bool answered = false;
+
+	pair_create(&p, &ea, &eb, &o);
+	p.conn.mtu = IBV_MTU_1024;
+	p.conn.rd_atomic = 4;
+	p.conn.timeout = 20;
+	pair_connect(&p);
+	command("tc -n a qdisc add dev v0 root tbf rate 20mbit burst 70k limit 4m");
+	pattern_fill(p.buf[0] + LEN, 3, 0, LEN);
+	for (posted = 0; posted < 64; posted++)
+		pair_request(&p, IBV_WR_RDMA_WRITE, LEN);
+	sleep_ms(200);
+	errno = POST(p.qp[1], .wr_id = 8, .opcode = IBV_WR_RDMA_READ, .send_flags = SIG,
+		     .num_sge = 1, .sg_list = SGE(p.buf[1] + LEN, LEN, p.mr[1]->lkey),
+		     .wr.rdma = { .remote_addr = (uintptr_t)p.buf[0] + LEN, .rkey = p.mr[0]->rkey });
+	if (errno)
+		die("post_send");
+	while (!answered && done < MOST) {
+		while (ibv_poll_cq(p.scq[0], 1, &wc) == 1) {
+			if (wc.status)
+				die("a WRITE: %s", ibv_wc_status_str(wc.status));
+			done++;
+			pair_request(&p, IBV_WR_RDMA_WRITE, LEN);
+		}
+		if (ibv_poll_cq(p.scq[1], 1, &wc) == 1) {
+			is(wc.status, IBV_WC_SUCCESS, "a READ of who is busy with WRITEs");
+			answered = true;
+		}
+	}
+	ok(answered, "it is answered, behind %u of them", done);
+	is(pattern_check(p.buf[1] + LEN, 3, 0, LEN), -1, "every byte");
+	command("tc -n a qdisc del dev v0 root");
+	pair_destroy(&p);
+	ibv_destroy_cq(cq);
+}
+
+static long long band(unsigned int n)
+{
+	char cmd[160];
+	long long pkts = -1;
+	FILE *f;
+
+	snprintf(cmd, sizeof(cmd), "tc -n a -s class show dev v0 | grep -A1 '^class prio 1:%u ' | "
+		 "sed -n 's/.* \\([0-9]*\\) pkt.*/\\1/p'", n);
+	f = popen(cmd, "r");
+	if (!f || fscanf(f, "%lld", &pkts) != 1)
+		pkts = -1;
+	if (f)
+		pclose(f);
+	return pkts;
+}
+
+/* What a host's own queues go by: as with a socket, the traffic class, or else the service level */
+static void priority(void)
+{
+	static const struct {
+		uint8_t tclass, sl, band;
+		const char *what;
+	} tries[] = {
+		{ 0, 0, 2, "none" },
+		{ 0x10, 0, 1, "a traffic class for low delay" },
+		{ 0x08, 6, 3, "one for throughput, whatever the service level" },
+		{ 0, 6, 1, "a service level" },
+	};
+	const struct pair_opts o = { .sq = 64, .rq = 1, .sge = 1, .buf = PAGE,
+				     .access = IBV_ACCESS_REMOTE_WRITE };
+
+	command("tc -n a qdisc add dev v0 root handle 1: prio");
+	for (unsigned int i = 0; i < ARRAY_SIZE(tries); i++) {
+		long long before;
+		struct pair p;
+
+		pair_create(&p, &ea, &eb, &o);
+		p.conn.traffic_class = tries[i].tclass;
+		p.conn.sl = tries[i].sl;
+		pair_connect(&p);
+		before = band(tries[i].band);
+		for (int k = 0; k < 20; k++) {
+			struct ibv_wc wc;
+
+			pair_request(&p, IBV_WR_RDMA_WRITE, 100);
+			if (!cq_wait(p.scq[0], &wc, PATIENCE) || wc.status)
+				die("a WRITE");
+		}
+		ok(before >= 0 && band(tries[i].band) - before >= 20, "%s: band %u",
+		   tries[i].what, tries[i].band);
+		pair_destroy(&p);
+	}
+	command("tc -n a qdisc del dev v0 root");
+}
+
 /*
  * A READ's PSNs are not acknowledged by number. After half of all of them, the last SEND's looks
  * like one that is to come, to a requester who has such ones under way.
@@ -808,6 +909,8 @@ static const struct test tests[] = {
 	TEST(had_after_all),
 	TEST(read_named),
 	TEST(ack_far_back),
+	TEST(answers),
+	TEST(priority),
 	TEST(last_word),
 	TEST(ud_nowhere),
 	TEST(ud_denied),

@@ -268,6 +268,7 @@ static struct sk_buff *burst_skb(struct sroce_burst *b)
 	udp = skb_put_zero(skb, sizeof(*udp));
 	udp->source = path->sport;
 	udp->dest = htons(WIRE_UDP_PORT);
+	skb->priority = path->priority;
 	skb_dst_set(skb, dst_clone(b->dst));
 	return skb;
 }
@@ -370,12 +371,18 @@ bool sroce_burst_ask(struct sroce_burst *b)
 	return true;
 }
 
+/* In what an skb has of its sender: the responder's */
+#define TX_RESPONSE	1UL
+
 /* The last reference to a burst's skb: the sender may go on. */
 static void tx_free(struct sk_buff *skb)
 {
-	struct sroce_qpn *num = skb_shinfo(skb)->destructor_arg;
+	const unsigned long arg = (unsigned long)skb_shinfo(skb)->destructor_arg;
+	struct sroce_qpn *num = (void *)(arg & ~TX_RESPONSE);
 
 	atomic_dec(&num->tx_skbs);
+	if (arg & TX_RESPONSE)
+		atomic_dec(&num->resp_skbs);
 	/* pairs with the barrier in send.c between blocking and looking again */
 	smp_mb__after_atomic();
 	if (sroce_qpn_use(num)) {
@@ -390,16 +397,35 @@ static void tx_free(struct sk_buff *skb)
 	sroce_qpn_put(num);
 }
 
+/*
+ * Without a socket, an skb goes to the transmit queue of the CPU that it is sent on, by XPS, and
+ * overtakes those of another that lie in theirs. Change to it when none does, as sockets do
+ * (ooo_okay).
+ */
+static void stay_on_queue(struct sk_buff *skb, struct sroce_qpn *num)
+{
+#ifdef CONFIG_XPS
+	if (!atomic_read(&num->tx_skbs))
+		num->tx_cpu = raw_smp_processor_id() + 1;
+	skb->sender_cpu = num->tx_cpu;
+#endif
+}
+
 /**
  * sroce_tx_charge - an skb goes to the stack
  * @skb: the skb, as a whole: the stack may change what it says of its packets
  * @num: who sends; told when the last reference to @skb goes
+ * @response: by its responder, which counts for itself: requests that a device's queue is
+ *	full of must not keep it from answering
  */
-void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num)
+void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num, bool response)
 {
+	stay_on_queue(skb, num);
 	refcount_inc(&num->ref);
 	atomic_inc(&num->tx_skbs);
-	skb_shinfo(skb)->destructor_arg = num;
+	if (response)
+		atomic_inc(&num->resp_skbs);
+	skb_shinfo(skb)->destructor_arg = (void *)((unsigned long)num | (response ? TX_RESPONSE : 0));
 	skb->destructor = tx_free;
 }
 
@@ -451,7 +477,7 @@ void sroce_burst_seal(struct sroce_burst *b)
 	}
 	b->path->ip_id += b->num_pkts;
 
-	sroce_tx_charge(skb, b->num);
+	sroce_tx_charge(skb, b->num, b->path == &b->num->qp->rq.path);
 }
 
 /**

@@ -280,8 +280,11 @@ void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns)
 	w->full = false;
 	limit = max_t(u32, SROCE_SEND_WINDOW / qp->mtu, most_fits(w) * 3 / 2);
 	limit = min(limit, most);
-	if (w->pkts == limit)
+	if (w->pkts == limit) {
+		if (w->sparing)
+			set_pkts(qp, w->pkts);
 		return;
+	}
 	if (w->pkts > limit)
 		set_pkts(qp, max(limit, w->pkts - w->pkts / 8));
 	else
@@ -347,11 +350,15 @@ void sroce_cwnd_timeout(struct sroce_qp *qp)
 static enum hrtimer_restart pace_timer(struct hrtimer *timer)
 {
 	struct sroce_qp *qp = container_of(timer, struct sroce_qp, pace.timer);
+	const bool answered = READ_ONCE(qp->pace.answered);
 
-	if (test_and_clear_bit(SROCE_SQ_BLOCKED, &qp->sq.flags))
+	/* they run in this order, and the first spends it all: in turns */
+	if (answered && test_and_clear_bit(SROCE_SQ_BLOCKED, &qp->sq.flags))
 		tasklet_schedule(&qp->sq.task);
 	if (test_and_clear_bit(SROCE_RESP_BLOCKED, &qp->rq.flags))
 		tasklet_schedule(&qp->rq.task);
+	if (!answered && test_and_clear_bit(SROCE_SQ_BLOCKED, &qp->sq.flags))
+		tasklet_schedule(&qp->sq.task);
 	return HRTIMER_NORESTART;
 }
 
@@ -438,13 +445,16 @@ static void raise_for_time(const struct sroce_qp *qp, struct sroce_pace *p, ktim
 
 /*
  * A window in a round trip: the queue pair is no faster, whatever its device is, and
- * to cut what is above that would slow nothing down. Responses have no window here.
+ * to cut what is above that would slow nothing down. Responses have no window here, and are
+ * what was marked, while some are owed.
  */
 static u64 window_rate(const struct sroce_qp *qp)
 {
 	const u64 bytes = (u64)READ_ONCE(qp->sq.cwnd.pkts) * (qp->mtu + PKT_OVERHEAD);
 	const u64 ns = READ_ONCE(qp->sq.srtt);
 
+	if (READ_ONCE(qp->rq.num_owed))
+		return U64_MAX;
 	return ns ? max(div64_u64(bytes * NSEC_PER_SEC, ns), RATE_MIN) : U64_MAX;
 }
 
@@ -554,8 +564,9 @@ u32 sroce_pace_quantum(struct sroce_qp *qp)
  * @qp: queue pair
  * @pkts: packets
  * @bytes: of their payload
+ * @response: by its responder
  */
-void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes)
+void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response)
 {
 	struct sroce_pace *p = &qp->pace;
 	const u64 all = bytes + (u64)pkts * PKT_OVERHEAD;
@@ -563,6 +574,7 @@ void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes)
 
 	spin_lock_bh(&p->lock);
 	now = ktime_get();
+	WRITE_ONCE(p->answered, response);
 	if (p->limited) {
 		if (ktime_before(p->next, now))
 			p->next = now;

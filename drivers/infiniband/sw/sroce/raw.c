@@ -216,7 +216,7 @@ int sroce_raw_xmit(struct sroce_qp *qp, struct sk_buff *skb, bool again)
 		consume_skb(skb);
 		return 0;
 	}
-	sroce_tx_charge(skb, qp->num);
+	sroce_tx_charge(skb, qp->num, false);
 	err = dev_queue_xmit(skb);
 	return err > 0 ? net_xmit_errno(err) : err;
 }

@@ -342,7 +342,7 @@ static enum resp_result write_read(struct sroce_qp *qp, struct sroce_res *res,
 	bytes = min(res->next * qp->mtu, res->len) - first * qp->mtu;
 	sroce_qp_count_add(qp, TX_PKTS, res->next - first);
 	sroce_qp_count_add(qp, TX_BYTES, bytes);
-	sroce_pace_sent(qp, res->next - first, bytes);
+	sroce_pace_sent(qp, res->next - first, bytes, true);
 	return result;
 }
 
@@ -464,12 +464,12 @@ static void ack_unsaid(struct sroce_qp *qp)
 
 static bool resp_blocked(struct sroce_qp *qp)
 {
-	if (atomic_read(&qp->num->tx_skbs) < RESP_SKBS)
+	if (atomic_read(&qp->num->resp_skbs) < RESP_SKBS)
 		return false;
 	set_bit(SROCE_RESP_BLOCKED, &qp->rq.flags);
 	/* pairs with tx_free(): it sees the bit, or we see its skb gone */
 	smp_mb__after_atomic();
-	return atomic_read(&qp->num->tx_skbs) >= RESP_SKBS;
+	return atomic_read(&qp->num->resp_skbs) >= RESP_SKBS;
 }
 
 /* One burst of the response in @slot, of which @res is a copy. Return: there may be more to say. */

@@ -1118,7 +1118,7 @@ static void send_packets(struct send_turn *turn)
 	if (turn->pkts) {
 		sroce_qp_count_add(qp, TX_PKTS, turn->pkts);
 		sroce_qp_count_add(qp, TX_BYTES, turn->bytes);
-		sroce_pace_sent(qp, turn->pkts, turn->bytes);
+		sroce_pace_sent(qp, turn->pkts, turn->bytes, false);
 	}
 	if (turn->av)
 		sroce_av_put(turn->av);

@@ -544,6 +544,7 @@ struct sroce_srq {
  * @saddr: own address (the first word of it for IPv4)
  * @daddr: the peer's
  * @tclass: traffic class or TOS
+ * @priority: of skbs, for queues of this host
  * @hop_limit: hop limit or TTL
  * @sport: UDP source port: one flow to routers, NICs and GRO
  * @flow_label: IPv6
@@ -560,6 +561,7 @@ struct sroce_path {
 		__be32 in4;
 	} saddr, daddr;
 	u8 tclass;
+	u8 priority;
 	u8 hop_limit;
 	__be16 sport;
 	__be32 flow_label;
@@ -597,6 +599,8 @@ struct sroce_av {
  * @qp: the queue pair; valid for who holds one of @users
  * @qpn: the number
  * @tx_skbs: handed to the stack and not yet released
+ * @resp_skbs: of these, the responder's
+ * @tx_cpu: one more than the CPU whose transmit queue they are in
  * @ringer: thread that rang last, or made it; 0 for the kernel's
  * @idle: the last of @users is gone
  * @rcu: lookups go by RCU
@@ -614,7 +618,9 @@ struct sroce_qpn {
 	struct sroce_qp *qp;
 	u32 qpn;
 	atomic_t tx_skbs;
+	atomic_t resp_skbs;
 	pid_t ringer;
+	u32 tx_cpu;
 	struct completion idle;
 	struct rcu_head rcu;
 } ____cacheline_aligned;
@@ -938,6 +944,7 @@ struct sroce_cwnd {
  * @bytes: since then
  * @next: when a packet may be sent
  * @timer: fires then, if somebody waits
+ * @answered: the responder has sent last
  * @told: when the peer was last notified, in nanoseconds; 0 for never. By any CPU
  */
 struct sroce_pace {
@@ -953,6 +960,7 @@ struct sroce_pace {
 	u64 bytes;
 	ktime_t next;
 	struct hrtimer timer;
+	bool answered;
 	u64 told;
 };
 
@@ -1916,7 +1924,7 @@ bool sroce_burst_ask(struct sroce_burst *b);
 void sroce_burst_seal(struct sroce_burst *b);
 int sroce_burst_send(struct sroce_burst *b);
 int sroce_burst_flush(struct sroce_burst *b);
-void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num);
+void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num, bool response);
 void sroce_burst_ect(struct sroce_burst *b);
 void sroce_burst_exit(void);
 
@@ -2079,7 +2087,7 @@ void sroce_pace_cnp(struct sroce_qp *qp);
 bool sroce_pace_marked(struct sroce_qp *qp);
 bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags);
 u32 sroce_pace_quantum(struct sroce_qp *qp);
-void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes);
+void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response);
 
 /**
  * sroce_pace_open - may a queue pair send now, as far as its rate goes?
@@ -2099,10 +2107,10 @@ static inline u32 sroce_pace_burst(struct sroce_qp *qp)
 }
 
 /* So much has been sent. */
-static inline void sroce_pace_sent(struct sroce_qp *qp, u32 pkts, u32 bytes)
+static inline void sroce_pace_sent(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response)
 {
 	if (unlikely(READ_ONCE(qp->pace.limited)))
-		sroce_pace_spend(qp, pkts, bytes);
+		sroce_pace_spend(qp, pkts, bytes, response);
 }
 
 /* retry.c */
