@@ -128,8 +128,7 @@ static void sroce_cq_grow_table(struct sroce_cq *cq)
  *
  * What lies between cons and prod belongs to us, even while the kernel appends:
  * the other queues' completions move up against prod in their order, and cons
- * skips what is left over. One thread may do so while it polls, with no lock:
- * the completion that it reads from stays the oldest, whose ever it is.
+ * skips what is left over.
  */
 static void sroce_cq_clean(struct sroce_cq *cq, uint32_t key)
 {
@@ -142,16 +141,13 @@ static void sroce_cq_clean(struct sroce_cq *cq, uint32_t key)
 	for (from = to = filled; from != cq->ring.cons; ) {
 		struct sroce_cqe *cqe = sroce_ring_entry(&cq->ring, --from);
 
-		if (sroce_cqe_key(cqe) == key &&
-		    !(cq->cqe && from == cq->ring.cons))
+		if (sroce_cqe_key(cqe) == key)
 			continue;
 		if (--to != from)
 			*(struct sroce_cqe *)sroce_ring_entry(&cq->ring, to) =
 				*cqe;
 	}
 
-	if (cq->cqe)
-		cq->cqe = sroce_ring_entry(&cq->ring, to);
 	if (to != cq->ring.cons)
 		sroce_ring_consume(&cq->ring, to);
 }
@@ -252,27 +248,15 @@ static void sroce_wq_retire(struct sroce_wq *wq, uint32_t next)
 	sroce_ring_retire(&wq->ring, next);
 }
 
-/**
- * sroce_cq_known - take note of a completion
- * @cq: completion queue, locked
- * @cqe: the completion; the requests before it may be used again
- *
- * A completion of a queue that is not in the table can only be of one that is
- * gone, and is dropped. Not so a message to an XRC SRQ: it bears the number of
- * the XRC target, which completes elsewhere or is another process's; nor what
- * is a tag matching SRQ's.
- *
- * Return: is it for the program?
+/*
+ * Completions of a queue that is not in the table can only be of one that is gone, and are
+ * dropped. Not so a message to an XRC SRQ: it bears the number of the XRC target, which
+ * completes elsewhere or is another process's; nor what is a tag matching SRQ's.
  */
-static bool sroce_cq_known(struct sroce_cq *cq, const struct sroce_cqe *cqe)
+static bool sroce_cq_known(const struct sroce_cq *cq, const struct sroce_wq *wq,
+			   const struct sroce_cqe *cqe)
 {
-	struct sroce_wq *wq = sroce_cq_find(cq, sroce_cqe_key(cqe));
-
-	if (!wq)
-		return cq->num_srqs && cqe->opcode & SROCE_WC_RECV;
-
-	sroce_wq_retire(wq, cqe->wqe_next);
-	return true;
+	return wq || (cq->num_srqs && cqe->opcode & SROCE_WC_RECV);
 }
 
 static void sroce_fill_wc(struct ibv_wc *wc, const struct sroce_cqe *cqe)
@@ -336,6 +320,41 @@ static void sroce_cq_unlock_empty(struct sroce_cq *cq)
 		sroce_doorbell(ctx, SROCE_DOORBELL_POLLS);
 }
 
+/* Completions that are taken at a time */
+#define SROCE_POLL_TURN	16
+
+/*
+ * Completions from the ring, SROCE_POLL_TURN at most. Their places are given back before
+ * the requests that they are of: a thread that posts to the places of those must find room
+ * here when they complete, in a queue that is as deep as its requests.
+ *
+ * Return: how many are for the program.
+ */
+static int sroce_poll_turn(struct sroce_cq *cq, uint32_t filled, int num,
+			   struct ibv_wc *wc)
+{
+	struct sroce_wq *wq[SROCE_POLL_TURN];
+	uint32_t next[SROCE_POLL_TURN];
+	uint32_t cons = cq->ring.cons;
+	int n = 0, wqs = 0, i;
+
+	for (i = 0; i < SROCE_POLL_TURN && cons != filled && n < num; i++, cons++) {
+		const struct sroce_cqe *cqe = sroce_ring_entry(&cq->ring, cons);
+		struct sroce_wq *of = sroce_cq_find(cq, sroce_cqe_key(cqe));
+
+		if (of && (!wqs || wq[wqs - 1] != of))
+			wq[wqs++] = of;
+		if (of)
+			next[wqs - 1] = cqe->wqe_next;
+		if (sroce_cq_known(cq, of, cqe))
+			sroce_fill_wc(&wc[n++], cqe);
+	}
+	sroce_ring_consume(&cq->ring, cons);
+	for (i = 0; i < wqs; i++)
+		sroce_wq_retire(wq[i], next[i]);
+	return n;
+}
+
 /**
  * sroce_poll_cq - verbs poll_cq
  *
@@ -345,7 +364,7 @@ static void sroce_cq_unlock_empty(struct sroce_cq *cq)
 int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc)
 {
 	struct sroce_cq *cq = to_scq(ibcq);
-	uint32_t filled, cons;
+	uint32_t filled;
 	int n = 0;
 
 	sroce_lock(&cq->lock);
@@ -355,15 +374,8 @@ int sroce_poll_cq(struct ibv_cq *ibcq, int num, struct ibv_wc *wc)
 		return -EIO;
 	}
 
-	for (cons = cq->ring.cons; cons != filled && n < num; cons++) {
-		const struct sroce_cqe *cqe = sroce_ring_entry(&cq->ring, cons);
-
-		if (sroce_cq_known(cq, cqe))
-			sroce_fill_wc(&wc[n++], cqe);
-	}
-
-	if (cons != cq->ring.cons)
-		sroce_ring_consume(&cq->ring, cons);
+	while (cq->ring.cons != filled && n < num)
+		n += sroce_poll_turn(cq, filled, num - n, wc + n);
 	if (n)
 		sroce_cq_found(cq);
 	if (n || !num)
@@ -441,8 +453,8 @@ int sroce_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 }
 
 /*
- * The entry at cons becomes the one that is read from. It stays the program's
- * until the next call gives it back.
+ * The entry at cons becomes the one that is read from, a copy: as with ibv_poll_cq(), its
+ * place is given back before the request that it is of.
  */
 static int sroce_cq_advance(struct sroce_cq *cq)
 {
@@ -452,26 +464,22 @@ static int sroce_cq_advance(struct sroce_cq *cq)
 		return EIO;
 
 	while (cq->ring.cons != filled) {
-		const struct sroce_cqe *cqe = sroce_ring_entry(&cq->ring,
-							       cq->ring.cons);
+		struct sroce_wq *wq;
 
-		if (sroce_cq_known(cq, cqe)) {
-			cq->cqe = cqe;
-			cq->vcq.cq_ex.status = cqe->status;
-			cq->vcq.cq_ex.wr_id = cqe->wr_id;
+		cq->open = *(struct sroce_cqe *)sroce_ring_entry(&cq->ring,
+								 cq->ring.cons);
+		sroce_ring_consume(&cq->ring, cq->ring.cons + 1);
+		wq = sroce_cq_find(cq, sroce_cqe_key(&cq->open));
+		if (wq)
+			sroce_wq_retire(wq, cq->open.wqe_next);
+		if (sroce_cq_known(cq, wq, &cq->open)) {
+			cq->vcq.cq_ex.status = cq->open.status;
+			cq->vcq.cq_ex.wr_id = cq->open.wr_id;
 			sroce_cq_found(cq);
 			return 0;
 		}
-		sroce_ring_consume(&cq->ring, cq->ring.cons + 1);
 	}
 	return ENOENT;
-}
-
-static void sroce_cq_give_back(struct sroce_cq *cq)
-{
-	if (cq->cqe)
-		sroce_ring_consume(&cq->ring, cq->ring.cons + 1);
-	cq->cqe = NULL;
 }
 
 static int sroce_start_poll(struct ibv_cq_ex *ibcq,
@@ -494,53 +502,47 @@ static int sroce_start_poll(struct ibv_cq_ex *ibcq,
 
 static int sroce_next_poll(struct ibv_cq_ex *ibcq)
 {
-	struct sroce_cq *cq = to_scq_ex(ibcq);
-
-	sroce_cq_give_back(cq);
-	return sroce_cq_advance(cq);
+	return sroce_cq_advance(to_scq_ex(ibcq));
 }
 
 static void sroce_end_poll(struct ibv_cq_ex *ibcq)
 {
-	struct sroce_cq *cq = to_scq_ex(ibcq);
-
-	sroce_cq_give_back(cq);
-	sroce_unlock(&cq->lock);
+	sroce_unlock(&to_scq_ex(ibcq)->lock);
 }
 
 static enum ibv_wc_opcode sroce_read_opcode(struct ibv_cq_ex *ibcq)
 {
-	return to_scq_ex(ibcq)->cqe->opcode;
+	return to_scq_ex(ibcq)->open.opcode;
 }
 
 static uint32_t sroce_read_vendor_err(struct ibv_cq_ex *ibcq)
 {
-	return to_scq_ex(ibcq)->cqe->vendor_err;
+	return to_scq_ex(ibcq)->open.vendor_err;
 }
 
 static uint32_t sroce_read_byte_len(struct ibv_cq_ex *ibcq)
 {
-	return to_scq_ex(ibcq)->cqe->byte_len;
+	return to_scq_ex(ibcq)->open.byte_len;
 }
 
 static __be32 sroce_read_imm_data(struct ibv_cq_ex *ibcq)
 {
-	return to_scq_ex(ibcq)->cqe->imm_data;
+	return to_scq_ex(ibcq)->open.imm_data;
 }
 
 static uint32_t sroce_read_qp_num(struct ibv_cq_ex *ibcq)
 {
-	return to_scq_ex(ibcq)->cqe->qp_num;
+	return to_scq_ex(ibcq)->open.qp_num;
 }
 
 static uint32_t sroce_read_src_qp(struct ibv_cq_ex *ibcq)
 {
-	return to_scq_ex(ibcq)->cqe->src_qp;
+	return to_scq_ex(ibcq)->open.src_qp;
 }
 
 static unsigned int sroce_read_wc_flags(struct ibv_cq_ex *ibcq)
 {
-	return to_scq_ex(ibcq)->cqe->wc_flags & ~SROCE_WC_VLAN;
+	return to_scq_ex(ibcq)->open.wc_flags & ~SROCE_WC_VLAN;
 }
 
 /* Ethernet has no LIDs. */
@@ -556,35 +558,35 @@ static uint8_t sroce_read_dlid_path_bits(struct ibv_cq_ex *ibcq)
 
 static uint8_t sroce_read_sl(struct ibv_cq_ex *ibcq)
 {
-	return to_scq_ex(ibcq)->cqe->sl;
+	return to_scq_ex(ibcq)->open.sl;
 }
 
 static uint64_t sroce_read_timestamp(struct ibv_cq_ex *ibcq)
 {
-	return to_scq_ex(ibcq)->cqe->timestamp;
+	return to_scq_ex(ibcq)->open.timestamp;
 }
 
 static uint64_t sroce_read_wallclock(struct ibv_cq_ex *ibcq)
 {
-	return to_scq_ex(ibcq)->cqe->wallclock;
+	return to_scq_ex(ibcq)->open.wallclock;
 }
 
 static uint16_t sroce_read_cvlan(struct ibv_cq_ex *ibcq)
 {
-	const struct sroce_cqe *cqe = to_scq_ex(ibcq)->cqe;
+	const struct sroce_cqe *cqe = &to_scq_ex(ibcq)->open;
 
 	return cqe->wc_flags & SROCE_WC_VLAN ? cqe->cvlan : 0;
 }
 
 static uint32_t sroce_read_flow_tag(struct ibv_cq_ex *ibcq)
 {
-	return to_scq_ex(ibcq)->cqe->flow_tag;
+	return to_scq_ex(ibcq)->open.flow_tag;
 }
 
 static void sroce_read_tm_info(struct ibv_cq_ex *ibcq,
 			       struct ibv_wc_tm_info *info)
 {
-	const struct sroce_cqe *cqe = to_scq_ex(ibcq)->cqe;
+	const struct sroce_cqe *cqe = &to_scq_ex(ibcq)->open;
 
 	info->tag = cqe->tm_tag;
 	info->priv = cqe->src_qp;

@@ -62,7 +62,7 @@ uint32_t sroce_find_qp_ex(void)
 	size_t at;
 
 	/* comp_mask and, 8 bytes on, xrcd are libibverbs' to write. */
-	for (at = SROCE_QP_EX_FIRST; at + 16 <= sizeof(probe); at += 8) {
+	for (at = SROCE_QP_EX_FIRST; at + 16 <= sizeof(probe); at += 4) {
 		bool found;
 
 		probe.word[at / 4] = VERBS_QP_EX;

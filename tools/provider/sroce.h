@@ -196,7 +196,7 @@ struct sroce_held {
  * @table_size: buckets, a power of two
  * @num_wqs: queues in @table
  * @num_srqs: SRQs that complete here themselves, see sroce_cq_known()
- * @cqe: what ibv_wc_read_*() read
+ * @open: what ibv_wc_read_*() read, a copy
  * @held: doorbells to be rung when a poller finds nothing: struct sroce_held.
  *	Put there without a lock, taken from there under @lock
  * @vain: polls in a row that found nothing, since the kernel had the CPU
@@ -221,7 +221,7 @@ struct sroce_cq {
 	uint32_t table_size;
 	uint32_t num_wqs;
 	uint32_t num_srqs;
-	const struct sroce_cqe *cqe;
+	struct sroce_cqe open;
 	struct sroce_held *held;
 	uint32_t vain;
 	uint32_t times;
