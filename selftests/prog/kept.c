@@ -354,7 +354,7 @@ static long available(void)
 /* Many queue pairs of one link, each as full as it gets */
 static void link_full(void)
 {
-	enum { NUM = 2 * LINK_BYTES / SIDE_BYTES + 1 };
+	enum { NUM = LINK_BYTES / SIDE_BYTES + 2 };
 	static struct pair p[NUM];
 	const long before = available();
 	long long all = 0, one = 0;

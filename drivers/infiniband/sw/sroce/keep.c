@@ -40,10 +40,51 @@ static bool same_skb(const struct sroce_late *a, const struct sroce_late *b)
 	return a && b && a->rx.skb && a->rx.skb == b->rx.skb;
 }
 
+/*
+ * The page that an skb's data begins in. A small packet may be all that is left of a large one:
+ * senders on this host, and many drivers, cut them into pieces.
+ */
+static struct page *data_page(const struct sk_buff *skb)
+{
+	struct page *page;
+
+	if (!skb || !skb_shinfo(skb)->nr_frags)
+		return NULL;
+	page = skb_frag_page(&skb_shinfo(skb)->frags[0]);
+	return page ? compound_head(page) : NULL;
+}
+
+static u32 page_excess(const struct sk_buff *skb, struct page *page)
+{
+	return page_size(page) > skb->truesize ? page_size(page) - skb->truesize : 0;
+}
+
+/* Of the packets that came from one page in a row, the one that leaves last is charged for it. */
+static void hold_page(struct sroce_kept *kept, struct sroce_late *late, struct page *page,
+		      u32 excess)
+{
+	struct sroce_late *holder = kept->holder;
+
+	if (page && page == kept->page) {
+		if (wire_psn_diff(late->rx.pkt.psn, holder->rx.pkt.psn) < 0)
+			return;
+		holder->charge -= kept->excess;
+		late->charge += kept->excess;
+		kept->holder = late;
+	} else if (page) {
+		kept->page = page;
+		kept->excess = excess;
+		kept->holder = late;
+	}
+}
+
 /* What @late pins, as the first packet of its skb: with the books, or off them. */
 static bool charge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late)
 {
-	const u32 bytes = sizeof(*late) + (late->rx.skb ? late->rx.skb->truesize : 0);
+	const struct sk_buff *skb = late->rx.skb;
+	struct page *page = data_page(skb);
+	u32 excess = page && page != kept->page ? page_excess(skb, page) : 0;
+	const u32 bytes = sizeof(*late) + (skb ? skb->truesize : 0) + excess;
 	atomic_long_t *all = &qp_dev(qp)->kept_bytes;
 
 	if (bytes > KEPT_MAX_BYTES - kept->bytes)
@@ -54,6 +95,7 @@ static bool charge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_la
 	}
 	kept->bytes += bytes;
 	late->charge = bytes;
+	hold_page(kept, late, page, excess);
 	if (!delayed_work_pending(&qp_dev(qp)->kept_work))
 		schedule_delayed_work(&qp_dev(qp)->kept_work, KEPT_MAX_AGE);
 	return true;
@@ -64,12 +106,18 @@ static void uncharge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_
 	atomic_long_sub(late->charge, &qp_dev(qp)->kept_bytes);
 	kept->bytes -= late->charge;
 	late->charge = 0;
+	if (kept->holder == late) {
+		kept->holder = NULL;
+		kept->page = NULL;
+	}
 }
 
-static void pass_charge(struct sroce_late *from, struct sroce_late *to)
+static void pass_charge(struct sroce_kept *kept, struct sroce_late *from, struct sroce_late *to)
 {
 	to->charge += from->charge;
 	from->charge = 0;
+	if (kept->holder == from)
+		kept->holder = to;
 }
 
 /* @late leaves; @next was behind it. */
@@ -77,7 +125,7 @@ static void discharge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce
 		      struct sroce_late *next)
 {
 	if (same_skb(late, next))
-		pass_charge(late, next);
+		pass_charge(kept, late, next);
 	else
 		uncharge(qp, kept, late);
 }
@@ -89,7 +137,7 @@ static bool charge_between(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 	if (same_skb(prev, late))
 		return true;
 	if (same_skb(late, next)) {
-		pass_charge(next, late);
+		pass_charge(kept, next, late);
 		return true;
 	}
 	if (!charge(qp, kept, late))

@@ -713,12 +713,18 @@ struct sroce_late {
  * @last: the first of the last run
  * @num: packets
  * @bytes: that they pin, and those of the side that wait for memory
+ * @page: that the data of the last one is in
+ * @excess: what of it is charged besides its packets
+ * @holder: to this one
  */
 struct sroce_kept {
 	struct rb_root tree;
 	struct sroce_late *last;
 	u32 num;
 	u32 bytes;
+	struct page *page;
+	u32 excess;
+	struct sroce_late *holder;
 };
 
 /* Packets that may wait; one more is lost, and recovered as such. */
