@@ -412,8 +412,8 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
 	if (ktime_compare(now, r->probe_due) < 0)
 		return;
 	r->probe_due = KTIME_MAX;
-	/* nothing is out, or all is about to be sent again */
-	if (sq->rnr_wait || sq->psn_nxt == sq->psn_una || sroce_gaps_release(qp, now))
+	/* nothing is out, or all or this is about to be sent again */
+	if ((r->due && sroce_pace_closed(qp, now)) || sq->rnr_wait || sq->psn_nxt == sq->psn_una || sroce_gaps_release(qp, now))
 		return;
 	r->probes++;
 	sroce_qp_count(qp, TAIL_PROBES);

@@ -242,6 +242,9 @@ void sroce_retry_run(struct sroce_qp *qp)
 			sq->rnr_wait = false;
 			return;
 		}
+		/* the last one has not even been sent: its answer is not late */
+		if (sq->repair.due && sroce_pace_closed(qp, now))
+			return;
 		sroce_qp_count(qp, ACK_TIMEOUT);
 		timeout(qp, now);
 	} else if (ktime_compare(now, sq->nak_due) >= 0) {

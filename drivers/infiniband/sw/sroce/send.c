@@ -836,7 +836,7 @@ static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
 {
 	struct sroce_sq *sq = &turn->qp->sq;
 	enum send_result res = SENT;
-	u32 left = sq->repair.num;
+	u32 left = min(sq->repair.num, sroce_pace_burst(turn->qp));
 	bool stream;
 
 	turn->alone = true;
@@ -927,10 +927,10 @@ static enum send_result repair_one(struct send_turn *turn)
 	res = send_alone(turn, place.psn_nxt, &end);
 	if (!place_restore(turn, &place, &flushed))
 		return SENT;
-	/* refused, or not even written: it is still to be sent */
+	/* refused, some of it or all, or not even written: it is still to be sent */
 	if (flushed != SENT)
 		return flushed;
-	if (end == sq->repair.psn)
+	if (res == SEND_BACK || end == sq->repair.psn)
 		return res;
 	sq->repair.due = false;
 	sroce_repair_sent(qp, end);
@@ -960,6 +960,15 @@ static enum send_result send_missing(struct send_turn *turn, u32 end)
 	return res;
 }
 
+/* To the next request: to seek it would be a walk over all before it. */
+static void step_over(struct sroce_sq *sq, const struct sroce_swqe *swqe)
+{
+	sq->nxt += swqe->num_blocks;
+	sq->psn_nxt = wire_psn_add(swqe->first_psn, swqe->num_pkts);
+	sq->sge = 0;
+	sq->sge_off = 0;
+}
+
 /*
  * One gap, from psn_nxt to @end. Where responses tell of it, requests that have
  * none have arrived.
@@ -982,7 +991,7 @@ static enum send_result send_gap(struct send_turn *turn, u32 end)
 		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
 			sq->nxt += swqe->num_blocks;
 		else if (sq->sweep.implied && !sroce_send_awaits(sq, sq->nxt))
-			sroce_send_seek(qp, wire_psn_add(swqe->first_psn, swqe->num_pkts));
+			step_over(sq, swqe);
 		else
 			res = send_missing(turn, end);
 	}
@@ -1042,15 +1051,19 @@ static enum send_result send_gaps(struct send_turn *turn)
 	struct sroce_sweep *sweep = &sq->sweep;
 	const struct send_place place = place_save(sq);
 	enum send_result res, flushed;
-	u32 i;
+	u32 i, sent = 0;
 
+	BUILD_BUG_ON(ARRAY_SIZE(sweep->gap) > BITS_PER_TYPE(sent));
 	turn->alone = true;
 	res = sweep_request(turn, place.psn_nxt);
 	for (i = 0; i < sweep->num && res == SENT && turn->budget; i++) {
 		struct sroce_gap *gap = &sweep->gap[i];
 
-		if (gap->due && gap_open(sq, gap, place.psn_nxt) && !sweep_gap(turn, gap, &res))
+		if (!gap->due || !gap_open(sq, gap, place.psn_nxt))
+			continue;
+		if (!sweep_gap(turn, gap, &res))
 			break;
+		sent |= BIT(i);
 	}
 	turn->alone = false;
 	/* what could not be sent is asked for again */
@@ -1058,7 +1071,15 @@ static enum send_result send_gaps(struct send_turn *turn)
 	if (!place_restore(turn, &place, &flushed))
 		return SENT;
 	sroce_repair_swept(qp);
-	return flushed != SENT ? flushed : res;
+	if (flushed != SENT)
+		res = flushed;
+	/* refused: whatever it was that did not leave */
+	if (res == SEND_BACK) {
+		for (i = 0; i < sweep->num; i++)
+			sweep->gap[i].due |= !!(sent & BIT(i));
+		sweep->due = true;
+	}
+	return res;
 }
 
 /* Something is missing at the peer. Return: may more be sent? */

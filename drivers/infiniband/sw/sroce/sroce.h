@@ -2106,6 +2106,12 @@ static inline bool sroce_pace_open(struct sroce_qp *qp, int bit, unsigned long *
 	return likely(!READ_ONCE(qp->pace.limited)) || sroce_pace_wait(qp, bit, flags);
 }
 
+/* Is it not time to send, as far as the rate goes? A look, for the time @now. */
+static inline bool sroce_pace_closed(const struct sroce_qp *qp, ktime_t now)
+{
+	return READ_ONCE(qp->pace.limited) && ktime_before(now, READ_ONCE(qp->pace.next));
+}
+
 /* Packets that may leave at once. */
 static inline u32 sroce_pace_burst(struct sroce_qp *qp)
 {
