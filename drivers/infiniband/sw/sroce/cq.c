@@ -114,13 +114,20 @@ void sroce_cq_settle(struct sroce_cq *cq)
 int sroce_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
 {
 	struct sroce_cq *cq = to_scq(ibcq);
-	bool event;
+	bool event = false;
 
 	spin_lock_bh(&cq->lock);
 	cq->mod_count = count;
 	cq->mod_period = period;
-	/* what waits by the old rule waits no longer */
-	event = cq->moderated && cq_disarm(cq);
+	/*
+	 * What waits by the old rule waits no longer. The core does this from work of its own
+	 * (ib_cq_rdma_dim_work()), which the end of the queue waits for last: by the timer,
+	 * which sroce_cq_settle() ends.
+	 */
+	if (cq->ibuc)
+		event = cq->moderated && cq_disarm(cq);
+	else if (cq->moderated)
+		hrtimer_start(&cq->mod_timer, 0, HRTIMER_MODE_REL_SOFT);
 	spin_unlock_bh(&cq->lock);
 	if (event)
 		sroce_cq_notify(cq);
