@@ -274,7 +274,8 @@ static int mem_map_blocks(struct sroce_mem *mem)
 		return -EINVAL;
 
 	n = ib_umem_num_dma_blocks(umem, size);
-	mem->block = kvmalloc_array(n, sizeof(*mem->block), GFP_KERNEL_ACCOUNT);
+	/* of a TiB in small pages, more than kvmalloc() has: refused, without a complaint */
+	mem->block = kvmalloc_array(n, sizeof(*mem->block), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!mem->block)
 		return -ENOMEM;
 
