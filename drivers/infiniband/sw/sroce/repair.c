@@ -433,6 +433,11 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_repair *r = &sq->repair;
 
+	/* its turn comes when the rate lets it: no look before that */
+	if (r->due && sroce_pace_closed(qp, now)) {
+		r->probe_due = READ_ONCE(qp->pace.next);
+		return;
+	}
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
 		r->probe_due = min_t(ktime_t, sroce_gaps_due(sq, now),
 				     ktime_add_ns(now, probe_ns(sq, now) << probe_shift(r)));

@@ -1051,19 +1051,15 @@ static enum send_result send_gaps(struct send_turn *turn)
 	struct sroce_sweep *sweep = &sq->sweep;
 	const struct send_place place = place_save(sq);
 	enum send_result res, flushed;
-	u32 i, sent = 0;
+	u32 i;
 
-	BUILD_BUG_ON(ARRAY_SIZE(sweep->gap) > BITS_PER_TYPE(sent));
 	turn->alone = true;
 	res = sweep_request(turn, place.psn_nxt);
 	for (i = 0; i < sweep->num && res == SENT && turn->budget; i++) {
 		struct sroce_gap *gap = &sweep->gap[i];
 
-		if (!gap->due || !gap_open(sq, gap, place.psn_nxt))
-			continue;
-		if (!sweep_gap(turn, gap, &res))
+		if (gap->due && gap_open(sq, gap, place.psn_nxt) && !sweep_gap(turn, gap, &res))
 			break;
-		sent |= BIT(i);
 	}
 	turn->alone = false;
 	/* what could not be sent is asked for again */
@@ -1071,15 +1067,7 @@ static enum send_result send_gaps(struct send_turn *turn)
 	if (!place_restore(turn, &place, &flushed))
 		return SENT;
 	sroce_repair_swept(qp);
-	if (flushed != SENT)
-		res = flushed;
-	/* refused: whatever it was that did not leave */
-	if (res == SEND_BACK) {
-		for (i = 0; i < sweep->num; i++)
-			sweep->gap[i].due |= !!(sent & BIT(i));
-		sweep->due = true;
-	}
-	return res;
+	return flushed != SENT ? flushed : res;
 }
 
 /* Something is missing at the peer. Return: may more be sent? */
