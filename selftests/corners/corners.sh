@@ -25,6 +25,7 @@ for t in "answers:tbf rate 20mbit burst 70k limit 4m" priority:prio; do
 	if tc -n a qdisc add dev v0 root ${t#*:} 2>/dev/null; then
 		tc -n a qdisc del dev v0 root
 		tests_of corners "${t%%:*}"
+		tc -n a qdisc del dev v0 root 2>/dev/null
 	else
 		skip "${t%%:*}" "no qdisc ${t#*:} in this kernel"
 	fi

@@ -25,7 +25,7 @@
  * Where a packet's turn does not come for so long, its sender has either given up or never was the
  * peer. It has not been acknowledged, and who still wants it sends it again.
  */
-#define KEPT_MAX_AGE	(10 * HZ)
+#define KEPT_MAX_AGE	(20 * HZ)
 
 /* Of a link: a peer that leaves its gaps open takes it from others, who then go back. */
 #define KEPT_DEV_BYTES	(128L << 20)

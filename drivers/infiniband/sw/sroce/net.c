@@ -108,7 +108,7 @@ int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u3
 	path->tclass = grh->traffic_class;
 	/* as a socket with this TOS; the service level is for those who set no other */
 	path->priority = grh->traffic_class ? rt_tos2priority(grh->traffic_class) :
-					      min_t(u8, rdma_ah_get_sl(attr), TC_PRIO_CONTROL);
+					      min_t(u8, rdma_ah_get_sl(attr), TC_PRIO_INTERACTIVE);
 	path->hop_limit = grh->hop_limit ?: 64;
 	path->flow_label = cpu_to_be32(grh->flow_label & 0xfffff);
 	path->sport = htons(rdma_get_udp_sport(grh->flow_label, lqpn, rqpn));
