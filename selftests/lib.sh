@@ -320,6 +320,12 @@ hosts_meet() { # COMMAND, to be in the first host...
 	done
 }
 
+# For good, between v0 and v1: to ask whether the other is still there is a frame, too.
+hosts_known() {
+	ip -n a neigh replace 192.168.77.2 lladdr "$(in_ns b cat /sys/class/net/v1/address)" nud permanent dev v0
+	ip -n b neigh replace 192.168.77.1 lladdr "$(in_ns a cat /sys/class/net/v0/address)" nud permanent dev v1
+}
+
 host_ns() { # NAME
 	ip netns add "$1" || bail "cannot make namespace $1"
 	ip -n "$1" link set lo up

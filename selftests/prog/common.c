@@ -1237,6 +1237,34 @@ void command(const char *cmd)
 		die("%s", cmd);
 }
 
+long long output_number(const char *cmd, const char *which, const char *name)
+{
+	static char line[8192];
+	long long v = -1;
+	char key[64];
+	FILE *f = popen(cmd, "r");
+	char *at;
+
+	snprintf(key, sizeof(key), " %s ", name);
+	while (f && v < 0 && fgets(line, sizeof(line), f)) {
+		at = strstr(line, which) ? strstr(line, key) : NULL;
+		if (at)
+			v = strtoll(at + strlen(key), NULL, 0);
+	}
+	if (!f || pclose(f) < 0)
+		die("%s", cmd);
+	return v;
+}
+
+void wait_counter(const struct end *e, const char *name, long long more_than)
+{
+	double end = now() + PATIENCE;
+
+	while (hw_counter(e, name) <= more_than)
+		if (now() > end)
+			die("%s stays at %lld", name, more_than);
+}
+
 int run_tests(int argc, char **argv, const struct test *tests, size_t n, struct end *a,
 	      struct end *b)
 {

@@ -256,6 +256,8 @@ int ring_doorbell(struct ibv_context *ctx, uint32_t qpn);
 
 /* One of the port's counters */
 long long hw_counter(const struct end *e, const char *name);
+/* Until it is more than @more_than */
+void wait_counter(const struct end *e, const char *name, long long more_than);
 /* The same, or 0: another driver's device has not all of them. */
 long long counter_of(const struct end *e, const char *name);
 void counters_read(const struct end *e, const char * const *names, unsigned int num, long long *to);
@@ -264,6 +266,8 @@ void counters_read(const struct end *e, const char * const *names, unsigned int 
 extern const char *cmd_down, *cmd_up;
 /* ends the program if the command fails */
 void command(const char *cmd);
+/* The first line of its output that has @which: the number behind @name, or -1 */
+long long output_number(const char *cmd, const char *which, const char *name);
 
 /*
  * What every program's main() does: options -d DEV [-D DEV2] [-g GID] [-G GID2]

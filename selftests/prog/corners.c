@@ -261,15 +261,6 @@ static void srq_domain(void)
 		die("destroy");
 }
 
-static void wait_counter(const struct end *e, const char *name, long long more_than)
-{
-	double end = now() + PATIENCE;
-
-	while (hw_counter(e, name) <= more_than)
-		if (now() > end)
-			die("%s stays at %lld", name, more_than);
-}
-
 #define XRC_SEND_FIRST	0xa0
 #define XRC_SEND_MIDDLE	0xa1
 
@@ -736,18 +727,10 @@ static void answers(void)
 
 static long long band(unsigned int n)
 {
-	char cmd[160];
-	long long pkts = -1;
-	FILE *f;
+	char cmd[80];
 
-	snprintf(cmd, sizeof(cmd), "tc -n a -s class show dev v0 | grep -A1 '^class prio 1:%u ' | "
-		 "sed -n 's/.* \\([0-9]*\\) pkt.*/\\1/p'", n);
-	f = popen(cmd, "r");
-	if (!f || fscanf(f, "%lld", &pkts) != 1)
-		pkts = -1;
-	if (f)
-		pclose(f);
-	return pkts;
+	snprintf(cmd, sizeof(cmd), "tc -n a -s class show dev v0 classid 1:%u", n);
+	return output_number(cmd, " Sent ", "bytes");
 }
 
 /* What a host's own queues go by: as with a socket, the traffic class, or else the service level */

@@ -260,14 +260,12 @@ static void far_ahead(void)
 static void forge_behind(struct pair *p, uint64_t key)
 {
 	uint8_t body[RETH_LEN + MTU];
-	const struct count before = count(&eb);
+	const long long before = hw_counter(&eb, "rx_kept");
 
 	reth(body, p->buf[1] + CHUNK / 2, p->mr[1]->rkey, MTU);
 	pattern_fill(body + RETH_LEN, key, 0, MTU);
 	forge_pkt(forgers[0], p, 0, WRITE_ONLY, p->psn[0] + 2, body, sizeof(body));
-	for (double end = now() + PATIENCE; count(&eb).kept == before.kept; )
-		if (now() > end)
-			die("it is not kept");
+	wait_counter(&eb, "rx_kept", before);
 }
 
 /*
@@ -287,9 +285,7 @@ static void aged(void)
 	stale = hw_counter(&ea, "stale_ack");
 	forge_behind(&p, key);
 	/* of what is said of it at once, nothing is outstanding */
-	for (double end = now() + PATIENCE; hw_counter(&ea, "stale_ack") == stale; )
-		if (now() > end)
-			die("nobody says that something is missing");
+	wait_counter(&ea, "stale_ack", stale);
 	sleep_ms(300);
 	stale = hw_counter(&ea, "stale_ack");
 	ok(served(&p, IBV_WR_RDMA_WRITE, MTU), "a WRITE before it");

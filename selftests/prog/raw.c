@@ -1005,53 +1005,29 @@ static void test_vlan_rule(void)
 	queue_drop(&q);
 }
 
-static void statistic(const char *what)
-{
-	char cmd[160];
-
-	snprintf(cmd, sizeof(cmd), "rdma statistic qp %s", what);
-	if (system(cmd))
-		die("%s", cmd);
-}
-
-static long long counted(const char *name)
-{
-	char cmd[160];
-	long long v = -1;
-	FILE *f;
-
-	snprintf(cmd, sizeof(cmd), "rdma -j statistic qp show link %s/1 | grep -o '\"%s\":[0-9]*' | "
-		 "cut -d: -f2", ends[1].name, name);
-	f = popen(cmd, "r");
-	if (!f || fscanf(f, "%lld", &v) != 1)
-		v = -1;
-	if (f)
-		pclose(f);
-	return v;
-}
-
 /* A queue pair's own counter has what it receives, and what finds no room. */
 static void test_bound(void)
 {
+	char bind[100], show[100];
 	long long before[2];
-	char cmd[100];
 	struct ibv_flow *flow;
 	struct queue q;
 	struct frame f;
 
 	queue_make(&q, &ends[1], 2, 0);
 	flow = steer_dmac(&q, stranger);
-	snprintf(cmd, sizeof(cmd), "bind link %s/1 lqpn %u", ends[1].name, q.qp->qp_num);
-	statistic(cmd);
+	snprintf(bind, sizeof(bind), "rdma statistic qp bind link %s/1 lqpn %u", ends[1].name,
+		 q.qp->qp_num);
+	snprintf(show, sizeof(show), "rdma statistic qp show link %s/1", ends[1].name);
+	command(bind);
 	before[0] = hw_counter(&ends[1], "rx_raw_packets");
 	before[1] = hw_counter(&ends[1], "out_of_buffer");
 	frame_make(&f, UDP4, stranger, 64);
 	for (int i = 0; i < 3; i++)
 		sock_send(&ports[0], f.b, f.len);
-	for (int i = 0; i < 500 && hw_counter(&ends[1], "out_of_buffer") == before[1]; i++)
-		sleep_ms(10);
-	is(counted("rx_raw_packets"), 2, "its counter has what it received");
-	is(counted("out_of_buffer"), 1, "and what it had no request for");
+	wait_counter(&ends[1], "out_of_buffer", before[1]);
+	is(output_number(show, "cntn", "rx_raw_packets"), 2, "its counter has what it received");
+	is(output_number(show, "cntn", "out_of_buffer"), 1, "and what it had no request for");
 	is(hw_counter(&ends[1], "rx_raw_packets") - before[0], 2, "the link's has both");
 	is(hw_counter(&ends[1], "out_of_buffer") - before[1], 1, "of them");
 	unsteer(flow);

@@ -14,7 +14,6 @@
 static struct end ea, eb;
 
 #define SIG IBV_SEND_SIGNALED
-#define LINE 8192
 
 static void up(struct pair *p, const struct pair_opts *po)
 {
@@ -127,33 +126,13 @@ static void counters(void)
 	pair_destroy(&p);
 }
 
-/* The output's first line that has @which: the number behind @name, or -1 */
-static long long told(const char *cmd, const char *which, const char *name)
-{
-	static char line[LINE];
-	long long v = -1;
-	char key[64];
-	FILE *f = popen(cmd, "r");
-	char *at;
-
-	snprintf(key, sizeof(key), " %s ", name);
-	while (f && v < 0 && fgets(line, sizeof(line), f)) {
-		at = strstr(line, which) ? strstr(line, key) : NULL;
-		if (at)
-			v = strtoll(at + strlen(key), NULL, 0);
-	}
-	if (!f || pclose(f) < 0)
-		die("%s", cmd);
-	return v;
-}
-
 static void shows(const char *what, const char *cmd, const char *which, const char *name,
 		  long long want)
 {
 	char full[64];
 
 	snprintf(full, sizeof(full), "drv_%s", name);
-	is(told(cmd, which, full), want, "%s: %s", what, name);
+	is(output_number(cmd, which, full), want, "%s: %s", what, name);
 }
 
 static void resources(void)
@@ -214,7 +193,7 @@ static void resources(void)
 	snprintf(cmd[0], sizeof(cmd[0]), "rdma -dd resource show srq dev %s", eb.name);
 	snprintf(mine, sizeof(mine), " pid %d ", getpid());
 	/* drivers are asked from Linux 6.7 on */
-	if (told(cmd[0], mine, "drv_prod") < 0) {
+	if (output_number(cmd[0], mine, "drv_prod") < 0) {
 		skip("not in this kernel", "SRQ");
 	} else {
 		shows("SRQ", cmd[0], mine, "prod", 5 + 7);
@@ -244,18 +223,18 @@ static void bound(void)
 	snprintf(show, sizeof(show), "rdma statistic qp show link %s/1", ea.name);
 	sends(&p, 4, 10);
 	command(bind);
-	cntn = told(show, "cntn", "cntn");
+	cntn = output_number(show, "cntn", "cntn");
 	ok(cntn > 0, "a counter for one queue pair, number %lld", cntn);
 	sends(&p, 3, 100);
 	sends(&other, 5, 10);
-	is(told(show, "cntn", "tx_pkts"), 3, "tx_pkts: its own, since then");
-	is(told(show, "cntn", "tx_bytes"), 300, "tx_bytes");
-	is(told(show, "cntn", "rcvd_ack"), 3, "rcvd_ack");
+	is(output_number(show, "cntn", "tx_pkts"), 3, "tx_pkts: its own, since then");
+	is(output_number(show, "cntn", "tx_bytes"), 300, "tx_bytes");
+	is(output_number(show, "cntn", "rcvd_ack"), 3, "rcvd_ack");
 	is(hw_counter(&ea, "tx_pkts") - before, 4 + 3 + 5, "the link's has them all");
 	snprintf(unbind, sizeof(unbind), "rdma statistic qp unbind link %s/1 cntn %lld lqpn %u",
 		 ea.name, cntn, p.qp[0]->qp_num);
 	command(unbind);
-	is(told(show, "cntn", "cntn"), -1, "the counter goes with its last queue pair");
+	is(output_number(show, "cntn", "cntn"), -1, "the counter goes with its last queue pair");
 	sends(&p, 2, 10);
 	is(hw_counter(&ea, "tx_pkts") - before, 4 + 3 + 5 + 2, "and the link's still has them all");
 	pair_destroy(&other);

@@ -19,8 +19,7 @@ host_addr a v0 1
 host_addr b v1 2
 hosts_meet ip netns exec a
 links_up
-ip -n a neigh replace 192.168.77.2 lladdr "$(in_ns b cat /sys/class/net/v1/address)" nud permanent dev v0
-ip -n b neigh replace 192.168.77.1 lladdr "$(in_ns a cat /sys/class/net/v0/address)" nud permanent dev v1
+hosts_known
 in_ns b ethtool -k v1 | grep -q "rx-vlan-filter: on" && export FILTERS=1
 tests_of raw vlan_rule
 done_testing

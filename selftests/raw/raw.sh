@@ -8,13 +8,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts raw
-# that one host asks whether the other is still there would be a frame too many
-neighbours() {
-	ip -n a neigh replace 192.168.77.2 lladdr "$(in_ns b cat /sys/class/net/v1/address)" nud permanent dev v0
-	ip -n b neigh replace 192.168.77.1 lladdr "$(in_ns a cat /sys/class/net/v0/address)" nud permanent dev v1
-}
-
-neighbours
+hosts_known
 # shellcheck disable=SC2086 # a list
 tests_of raw ${ONLY:-wire wrong specs refused order default sniffer vlan vlan_rule bound denied loop full gso rss wq fatal leave order}
 # one that has its addresses taken over by what is below it
@@ -30,7 +24,7 @@ if [ -z "${ONLY:-}" ] && probe bonding; then
 	host_addr b v1 2
 	hosts_meet ip netns exec a
 	links_up
-	neighbours
+	hosts_known
 	tests_of raw default
 	hosts_up
 	links_up

@@ -330,7 +330,5 @@ void sroce_bells_exit(struct ib_ucontext *ibuc)
 	spin_unlock_bh(&b->lock);
 	tasklet_kill(&b->task);
 	hrtimer_cancel(&b->timer);
-	/* who still has it mapped is to ring each by itself, and hear that there is nobody */
-	WRITE_ONCE(b->q.ring->flags, SROCE_RING_NEED_WAKEUP);
 	sroce_queue_free(&b->q);
 }

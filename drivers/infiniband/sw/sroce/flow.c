@@ -249,7 +249,8 @@ static bool is_roce(const struct sroce_flow_key *key)
  * @skb: the frame, which is not changed
  * @mac: offset of its MAC header from its data; 0 or less
  * @key: what rules look at
- * @host: does the host want it? -1 as long as nobody has asked
+ * @asked: whether the host wants it
+ * @host: it does
  * @frames: what queue pairs get of @skb, once somebody gets it
  */
 struct flow_run {
@@ -258,15 +259,17 @@ struct flow_run {
 	struct sk_buff *skb;
 	int mac;
 	struct sroce_flow_key key;
-	int host;
+	bool asked;
+	bool host;
 	struct sroce_frames frames;
 };
 
 /* Once for a frame: that is a walk over the rules, too. */
 static bool default_wants(struct flow_run *run)
 {
-	if (run->host < 0)
+	if (!run->asked)
 		run->host = host_wants(run->sdev, run->ndev, run->key.dmac);
+	run->asked = true;
 	return !run->host;
 }
 
@@ -324,7 +327,6 @@ static unsigned int flow_hook(void *priv, struct sk_buff *skb, const struct nf_h
 		.ndev = state->in,
 		.skb = skb,
 		.mac = skb_mac_offset(skb),
-		.host = -1,
 	};
 	bool taken;
 
@@ -348,7 +350,6 @@ static unsigned int sniff_hook(void *priv, struct sk_buff *skb, const struct nf_
 		.ndev = state->out,
 		.skb = skb,
 		.mac = skb_mac_offset(skb),
-		.host = -1,
 	};
 
 	if (!skb_frags_readable(skb) || !make_key(skb, run.mac, &run.key))
@@ -376,7 +377,6 @@ bool sroce_flow_loop(struct sroce_dev *sdev, const struct net_device *ndev, stru
 		.sdev = sdev,
 		.ndev = ndev,
 		.skb = skb,
-		.host = -1,
 	};
 	bool taken;
 

@@ -370,8 +370,10 @@ static bool aged(const struct sroce_late *late)
  * @qp: queue pair; its receive lock is held
  *
  * From the front on: behind one that is young, there may be older ones for a while.
+ *
+ * Return: the packet whose turn comes first then, or NULL.
  */
-void sroce_kept_expire(struct sroce_qp *qp)
+struct sroce_late *sroce_kept_expire(struct sroce_qp *qp)
 {
 	struct sroce_rq *rq = &qp->rq;
 	struct sroce_late *late;
@@ -383,6 +385,7 @@ void sroce_kept_expire(struct sroce_qp *qp)
 		/* who was told of a gap before it has not heard, or was not meant */
 		rq->nak_sent = false;
 	}
+	return late;
 }
 
 static void expire(struct sroce_qp *qp)

@@ -499,20 +499,34 @@ int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write)
 	return err;
 }
 
+/* The memory that is to be brought, with a reference. */
+static struct sroce_odp *prefetch_of(struct sroce_dev *sdev, const struct ib_pd *pd,
+				     const struct ib_sge *sge, enum odp_how how,
+				     unsigned long *start)
+{
+	struct sroce_odp *odp;
+	u64 len = sge->length;
+
+	odp = odp_of(sdev, pd, sge->lkey, sge->addr, &len, how == ODP_WRITE, start);
+	if (!odp)
+		return ERR_PTR(-EINVAL);
+	if (IS_ERR(odp) || len == sge->length)
+		return odp;
+	odp_put(odp);
+	return ERR_PTR(-EFAULT);
+}
+
 static int prefetch_sge(struct sroce_dev *sdev, const struct ib_pd *pd, const struct ib_sge *sge,
-		    enum odp_how how)
+			enum odp_how how)
 {
 	struct sroce_odp *odp;
 	unsigned long start;
-	u64 len = sge->length;
 	int err;
 
-	odp = odp_of(sdev, pd, sge->lkey, sge->addr, &len, how == ODP_WRITE, &start);
-	if (!odp)
-		return -EINVAL;
+	odp = prefetch_of(sdev, pd, sge, how, &start);
 	if (IS_ERR(odp))
 		return PTR_ERR(odp);
-	err = len < sge->length ? -EFAULT : odp_map(odp, start, start + len, how);
+	err = odp_map(odp, start, start + sge->length, how);
 	odp_put(odp);
 	return err;
 }
@@ -532,16 +546,11 @@ static int prefetch_later(struct sroce_dev *sdev, struct ib_pd *pd, const struct
 	struct odp_prefetch *pf;
 	struct sroce_odp *odp;
 	unsigned long start;
-	u64 len = sge->length;
 
-	odp = odp_of(sdev, pd, sge->lkey, sge->addr, &len, how == ODP_WRITE, &start);
-	if (!odp)
-		return -EINVAL;
+	odp = prefetch_of(sdev, pd, sge, how, &start);
 	if (IS_ERR(odp))
 		return PTR_ERR(odp);
 	odp_put(odp);
-	if (len < sge->length)
-		return -EFAULT;
 	pf = kmalloc(sizeof(*pf), GFP_KERNEL_ACCOUNT);
 	if (!pf)
 		return -ENOMEM;

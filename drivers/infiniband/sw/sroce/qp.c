@@ -728,12 +728,6 @@ static void ring_reset(struct sroce_queue *q)
 	WRITE_ONCE(q->ring->flags, 0);
 }
 
-static void ring_orphan(struct sroce_queue *q)
-{
-	if (q->ring)
-		WRITE_ONCE(q->ring->flags, SROCE_RING_NEED_WAKEUP);
-}
-
 static void enter_reset(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
@@ -1019,9 +1013,6 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	/* in RESET, no turn does anything or arms the timer */
 	claim_both(qp);
 	set_state(qp, IB_QPS_RESET);
-	/* who still has the rings mapped rings, and hears that there is nobody */
-	ring_orphan(&qp->sq.q);
-	ring_orphan(&qp->rq.q);
 	release_both(qp);
 	hrtimer_cancel(&qp->sq.timer);
 	hrtimer_cancel(&qp->sq.linger);

@@ -26,7 +26,7 @@
 
 /*
  * READs and ATOMICs take PSNs that acknowledgements do not name, and a requester takes what is
- * half of all of them back for one ahead (9.7.1). With the largest READ, 2^23, that is two steps.
+ * half of all of them back for one ahead (9.7.1). With the largest READ, 2^22, that is a step and another.
  */
 #define ACK_PSN_REACH	(1U << 21)
 
@@ -1001,7 +1001,6 @@ static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
 	sroce_qp_count(qp, OUT_OF_SEQUENCE);
 	if (rq->not_ready)
 		return;
-	sroce_kept_expire(qp);
 	if (wire_psn_diff(rx->pkt.psn, rq->epsn) > kept_reach(rq)) {
 		sroce_qp_count(qp, RX_KEPT_DROPPED);
 		recv_gap(qp);
@@ -1247,8 +1246,7 @@ static void recv_kept(struct sroce_qp *qp)
 	struct sroce_rq *rq = &qp->rq;
 	struct sroce_late *late;
 
-	sroce_kept_expire(qp);
-	while ((late = sroce_kept_first(&rq->kept)) &&
+	while ((late = sroce_kept_expire(qp)) &&
 	       wire_psn_diff(late->rx.pkt.psn, rq->epsn) <= 0) {
 		sroce_kept_take(qp, &rq->kept, late);
 		if (!recv_take(qp, &late->rx)) {

@@ -412,8 +412,9 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
 	if (ktime_compare(now, r->probe_due) < 0)
 		return;
 	r->probe_due = KTIME_MAX;
-	/* nothing is out, or all or this is about to be sent again */
-	if ((r->due && sroce_pace_closed(qp, now)) || sq->rnr_wait || sq->psn_nxt == sq->psn_una || sroce_gaps_release(qp, now))
+	/* nothing is out, or it or all is about to be sent again */
+	if (sroce_repair_kept_back(qp, now) || sq->rnr_wait || sq->psn_nxt == sq->psn_una ||
+	    sroce_gaps_release(qp, now))
 		return;
 	r->probes++;
 	sroce_qp_count(qp, TAIL_PROBES);
@@ -433,8 +434,8 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_repair *r = &sq->repair;
 
-	/* its turn comes when the rate lets it: no look before that */
-	if (r->due && sroce_pace_closed(qp, now)) {
+	/* no look before the rate lets it */
+	if (sroce_repair_kept_back(qp, now)) {
 		r->probe_due = READ_ONCE(qp->pace.next);
 		return;
 	}

@@ -242,8 +242,8 @@ void sroce_retry_run(struct sroce_qp *qp)
 			sq->rnr_wait = false;
 			return;
 		}
-		/* the last one has not even been sent: its answer is not late */
-		if (sq->repair.due && sroce_pace_closed(qp, now))
+		/* its answer is not late */
+		if (sroce_repair_kept_back(qp, now))
 			return;
 		sroce_qp_count(qp, ACK_TIMEOUT);
 		timeout(qp, now);

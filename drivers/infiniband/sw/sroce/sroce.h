@@ -2052,7 +2052,7 @@ bool sroce_kept_opens(const struct sroce_qp *qp, const struct sroce_kept *kept, 
 void sroce_kept_gaps(const struct sroce_qp *qp, const struct sroce_kept *kept, u32 from,
 		     struct wire_gaps *gaps);
 struct sroce_late *sroce_kept_first(const struct sroce_kept *kept);
-void sroce_kept_expire(struct sroce_qp *qp);
+struct sroce_late *sroce_kept_expire(struct sroce_qp *qp);
 void sroce_kept_work(struct work_struct *work);
 void sroce_kept_take(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late);
 void sroce_kept_purge(struct sroce_qp *qp, struct sroce_kept *kept);
@@ -2106,10 +2106,11 @@ static inline bool sroce_pace_open(struct sroce_qp *qp, int bit, unsigned long *
 	return likely(!READ_ONCE(qp->pace.limited)) || sroce_pace_wait(qp, bit, flags);
 }
 
-/* Is it not time to send, as far as the rate goes? A look, for the time @now. */
-static inline bool sroce_pace_closed(const struct sroce_qp *qp, ktime_t now)
+/* Is the oldest packet to be sent again, and has not been yet, as the rate does not let it? */
+static inline bool sroce_repair_kept_back(const struct sroce_qp *qp, ktime_t now)
 {
-	return READ_ONCE(qp->pace.limited) && ktime_before(now, READ_ONCE(qp->pace.next));
+	return qp->sq.repair.due && READ_ONCE(qp->pace.limited) &&
+	       ktime_before(now, READ_ONCE(qp->pace.next));
 }
 
 /* Packets that may leave at once. */

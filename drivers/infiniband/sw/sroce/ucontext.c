@@ -256,14 +256,17 @@ int sroce_queue_exchange(struct sroce_queue *q, struct sroce_queue *other, u32 c
  * sroce_queue_free - give a ring back
  * @q: the queue; one that was never made is fine
  *
- * The pages go with the last mapping of them.
+ * The pages go with the last mapping of them. Who posts to them until then has to ring, and
+ * hears that there is nobody.
  */
 void sroce_queue_free(struct sroce_queue *q)
 {
-	if (q->mapping)
+	if (q->mapping) {
+		WRITE_ONCE(q->ring->flags, SROCE_RING_NEED_WAKEUP);
 		rdma_user_mmap_entry_remove(&q->mapping->rdma_entry);
-	else
+	} else {
 		vfree(q->ring);
+	}
 	q->mapping = NULL;
 	q->ring = NULL;
 }

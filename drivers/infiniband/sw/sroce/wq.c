@@ -336,7 +336,6 @@ int sroce_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
 	xa_erase(&sroce_wqs, ibwq->wq_num);
 	wq_unuse(wq);
 	wait_for_completion(&wq->idle);
-	WRITE_ONCE(wq->rq.q.ring->flags, SROCE_RING_NEED_WAKEUP);
 	sroce_qpn_unreserve(ibwq->wq_num);
 	wq_free(wq);
 	atomic_dec(&sdev->num_wq);
