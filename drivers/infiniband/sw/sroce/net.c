@@ -19,6 +19,7 @@
 #include <net/ip.h>
 #include <net/ip6_fib.h>
 #include <net/ip6_route.h>
+#include <net/l3mdev.h>
 #include <net/netfilter/nf_conntrack.h>
 #include <net/netns/generic.h>
 #include <net/route.h>
@@ -376,10 +377,24 @@ static bool rx_icrc(struct rx_burst *rx, const u8 *bth, u32 len)
 	return true;
 }
 
+/*
+ * Is the netdev of the VRF, if of any, that the packet came by? Addresses have a meaning in one.
+ * Asked each time: a netdev joins and leaves a VRF, and its connections with it.
+ */
+static bool same_vrf(const struct rx_burst *rx, int ifindex)
+{
+	const struct net_device *dev = rx->skb->dev;
+
+	return dev->ifindex == ifindex ||
+	       l3mdev_master_ifindex_by_index(dev_net(dev), ifindex) ==
+	       l3mdev_master_ifindex_rcu(dev);
+}
+
 /* RC: the two ends know each other's addresses (Annex A17.4.5). */
 static bool from_peer(const struct sroce_path *path, const struct rx_burst *rx)
 {
-	if (path->ipv6 != rx->ipv6 || path->net != dev_net(rx->skb->dev))
+	if (path->ipv6 != rx->ipv6 || path->net != dev_net(rx->skb->dev) ||
+	    !same_vrf(rx, path->oif))
 		return false;
 	if (rx->ipv6) {
 		const struct ipv6hdr *ip = (const void *)rx->ip;
@@ -533,13 +548,82 @@ static void rx_request(struct rx_burst *rx, struct sroce_rx *packet)
 	rx->run_sq |= READ_ONCE(qp->state) == IB_QPS_ERR;
 }
 
+/* The netdev that a VRF's has taken the place of; 0 for none. */
+static int rx_sdif(const struct sk_buff *skb, bool ipv6)
+{
+	return ipv6 ? inet6_sdif(skb) : inet_sdif(skb);
+}
+
+/* Is it this link's netdev? */
+static bool came_by(const struct sk_buff *skb, bool ipv6, const struct sroce_dev *sdev)
+{
+	return sdev->ifindex == skb->dev->ifindex || sdev->ifindex == rx_sdif(skb, ipv6);
+}
+
+/* The address that a packet was sent to. */
+static union ib_gid rx_dgid(const struct rx_burst *rx)
+{
+	union ib_gid gid = {};
+
+	if (rx->ipv6)
+		memcpy(&gid, &((const struct ipv6hdr *)rx->ip)->daddr, sizeof(gid));
+	else
+		ipv6_addr_set_v4mapped(((const struct iphdr *)rx->ip)->daddr,
+				       (struct in6_addr *)&gid);
+	return gid;
+}
+
+/*
+ * Has the link this address, in the packet's VRF? That of the netdev that it came by goes
+ * before others alike.
+ */
+static const struct ib_gid_attr *rx_gid(const struct rx_burst *rx, struct sroce_dev *sdev,
+					const union ib_gid *gid)
+{
+	const int sdif = rx_sdif(rx->skb, rx->ipv6);
+	const struct ib_gid_attr *attr;
+	struct net_device *ndev;
+
+	ndev = sdif ? dev_get_by_index_rcu(dev_net(rx->skb->dev), sdif) : rx->skb->dev;
+	attr = rdma_find_gid_by_port(&sdev->ibdev, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, ndev);
+	if (!IS_ERR(attr))
+		return attr;
+	attr = rdma_find_gid_by_port(&sdev->ibdev, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	if (IS_ERR(attr))
+		return attr;
+	ndev = rdma_read_gid_attr_ndev_rcu(attr);
+	if (!IS_ERR(ndev) && same_vrf(rx, ndev->ifindex))
+		return attr;
+	rdma_put_gid_attr(attr);
+	return ERR_PTR(-ENOENT);
+}
+
+/* Datagrams come from anybody in the networks that the link has an address in. */
+static bool rx_ud_suits(const struct rx_burst *rx)
+{
+	struct sroce_dev *sdev = qp_dev(rx->qp);
+	const struct ib_gid_attr *attr;
+	union ib_gid dgid;
+
+	if (sdev->net != dev_net(rx->skb->dev))
+		return false;
+	if (came_by(rx->skb, rx->ipv6, sdev) || same_vrf(rx, sdev->ifindex))
+		return true;
+	dgid = rx_dgid(rx);
+	attr = rx_gid(rx, sdev, &dgid);
+	if (IS_ERR(attr))
+		return false;
+	rdma_put_gid_attr(attr);
+	return true;
+}
+
 /* Can this queue pair have to do with the packet at all? */
 static bool rx_suits(const struct rx_burst *rx, const struct wire_pkt *pkt)
 {
 	if (pkt->op->class == WIRE_CLASS_GAPS && qp_reliable(rx->qp))
 		return true;
 	if ((pkt->opcode & WIRE_TRANSPORT_MASK) != rx->qp->transport ||
-	    (rx->qp->transport == WIRE_UD && qp_dev(rx->qp)->net != dev_net(rx->skb->dev))) {
+	    (rx->qp->transport == WIRE_UD && !rx_ud_suits(rx))) {
 		sroce_qp_count(rx->qp, RX_WRONG_STATE);
 		return false;
 	}
@@ -588,26 +672,6 @@ static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet)
 		rx_request(rx, packet);
 }
 
-/* Is it this link's netdev? A VRF's may have taken its place. */
-static bool came_by(const struct sk_buff *skb, bool ipv6, const struct sroce_dev *sdev)
-{
-	return sdev->ifindex == skb->dev->ifindex ||
-	       sdev->ifindex == (ipv6 ? inet6_sdif(skb) : inet_sdif(skb));
-}
-
-/* The address that a packet was sent to. */
-static union ib_gid rx_dgid(const struct rx_burst *rx)
-{
-	union ib_gid gid = {};
-
-	if (rx->ipv6)
-		memcpy(&gid, &((const struct ipv6hdr *)rx->ip)->daddr, sizeof(gid));
-	else
-		ipv6_addr_set_v4mapped(((const struct iphdr *)rx->ip)->daddr,
-				       (struct in6_addr *)&gid);
-	return gid;
-}
-
 /* A datagram for all members of its group, each in its turn (10.5.2.3). */
 static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 {
@@ -626,20 +690,6 @@ static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 			rx_packet(rx, packet);
 		}
 	}
-}
-
-/* Has the link this address? That of the netdev goes before others alike. */
-static const struct ib_gid_attr *rx_gid(const struct rx_burst *rx, struct sroce_dev *sdev,
-					const union ib_gid *gid)
-{
-	const struct ib_gid_attr *attr;
-
-	attr = rdma_find_gid_by_port(&sdev->ibdev, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1,
-				     rx->skb->dev);
-	if (IS_ERR(attr))
-		attr = rdma_find_gid_by_port(&sdev->ibdev, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1,
-					     NULL);
-	return attr;
 }
 
 /*
