@@ -126,11 +126,11 @@ static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 #define SROCE_CRC32_SHASH
 #endif
 
-/* The core sees a netdev's link come and go, and raises the port's events. */
+/* The core raises a port's events for drivers that have no such operation. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)
-#define SROCE_CORE_PORT_EVENTS false
+#define SROCE_PORT_EVENT
 #else
-#define SROCE_CORE_PORT_EVENTS true
+#define SROCE_PORT_EVENT .report_port_event = sroce_port_event,
 #endif
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)

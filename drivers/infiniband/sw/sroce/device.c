@@ -369,6 +369,7 @@ const struct ib_device_ops sroce_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, sroce_ucontext, ibuc),
 	INIT_RDMA_OBJ_SIZE(ib_xrcd, sroce_xrcd, ibxrcd),
 	SROCE_COUNTER_OBJ
+	SROCE_PORT_EVENT
 	SROCE_PORT_SPEED
 	SROCE_RES_SRQ
 };

@@ -223,20 +223,30 @@ static struct rdma_link_ops sroce_link_ops = {
 	.newlink = sroce_newlink,
 };
 
-/* Nothing is kept of a port but what was last said of it. */
-static void port_changed(struct sroce_dev *sdev, struct net_device *ndev)
+/**
+ * sroce_port_event - a port's netdev may have changed: tell programs if the port has
+ * @ibdev: the link's device
+ * @ndev: its netdev
+ * @event: netdev notification that says so
+ *
+ * An ib_device_ops as well, or the core would raise events by its own idea of the netdev, which
+ * leaves out bonds and an MTU that is too small (handle_port_event()). RTNL is held. Nothing is
+ * kept of a port but what was last said of it.
+ */
+void sroce_port_event(struct ib_device *ibdev, struct net_device *ndev, unsigned long event)
 {
+	struct sroce_dev *sdev = to_sdev(ibdev);
 	const bool up = sroce_port_up(ndev);
-	struct ib_event event = {
-		.device = &sdev->ibdev,
+	struct ib_event port = {
+		.device = ibdev,
 		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
 		.element.port_num = 1,
 	};
 
-	if (SROCE_CORE_PORT_EVENTS || up == sdev->port_up)
+	if (up == sdev->port_up)
 		return;
 	sdev->port_up = up;
-	ib_dispatch_event(&event);
+	ib_dispatch_event(&port);
 }
 
 static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)
@@ -262,7 +272,7 @@ static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, vo
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
 	case NETDEV_CHANGEMTU:
-		port_changed(to_sdev(ibdev), ndev);
+		sroce_port_event(ibdev, ndev, event);
 		if (!sroce_mcast_changed(to_sdev(ibdev), ndev))
 			break;
 		follow(ibdev, &to_sdev(ibdev)->mcast_work);

@@ -1657,6 +1657,9 @@ int sroce_queue_exchange(struct sroce_queue *q, struct sroce_queue *other, u32 c
 void sroce_queue_free(struct sroce_queue *q);
 extern const struct uapi_definition sroce_uapi_defs[];
 
+/* main.c */
+void sroce_port_event(struct ib_device *ibdev, struct net_device *ndev, unsigned long event);
+
 /* device.c */
 extern const struct ib_device_ops sroce_dev_ops;
 bool sroce_port_up(const struct net_device *ndev);

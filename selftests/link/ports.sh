@@ -1,0 +1,37 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#
+# Programs are told when a port is no longer active and when it is again, whatever its netdev is
+# and whatever made the difference: the netdev is down, or has too small an MTU.
+# lab: timeout 900
+
+. "$(dirname "$0")/lib.sh"
+
+need_bin status
+load_module
+defer hosts_down
+
+both() { # ip's ARGUMENTS, of a's x0 and b's x1
+	echo "ip -n a link set x0 $* && ip -n b link set x1 $*"
+}
+
+for type in veth bond bridge; do
+	hosts_down
+	host_ns a
+	host_ns b
+	netdev_make $type x0 x1 2>"$TMP/make" || { skip $type "$(tail -n 1 "$TMP/make")"; continue; }
+	host_addr a x0 1
+	host_addr b x1 2
+	hosts_meet ip netns exec a
+	link_add a roce0 x0
+	link_add b roce1 x1
+	gid_wait roce0 192.168.77.1
+	gid_wait roce1 192.168.77.2
+	tap_from "$type down" "$BIN/status" -d roce0 -D roce1 \
+		--down "$(both down)" --up "$(both up)" port
+	# IPv6 leaves for good a netdev that is too small for it, and all else stays
+	tap_from "$type's MTU" "$BIN/status" -d roce0 -D roce1 \
+		--down "$(both mtu 300)" --up "$(both mtu 1500)" port
+done
+hosts_down
+done_testing
