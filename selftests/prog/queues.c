@@ -322,9 +322,9 @@ static void cq_missed(void)
 	struct ibv_comp_channel *ch = make_channel(&eb);
 	struct sroce_ring *ring;
 	uint64_t polled = 0;
+	struct way w, gone;
 	struct ibv_cq *cq;
 	unsigned int i;
-	struct way w;
 	bool good;
 
 	ring_before();
@@ -423,6 +423,15 @@ static void cq_missed(void)
 		}
 	}
 	ok(good, "polled, armed and slept %u times", i);
+
+	/* those of a queue pair that has gone were behind what came solicited, which moves up */
+	way_up(&gone, NULL, cq, NULL);
+	way_fill(&w, ring, 1, IBV_SEND_SOLICITED);
+	way_fill(&gone, ring, 3, 0);
+	way_down(&gone);
+	arm(cq, true);
+	ok(comp_event(ch, PATIENCE), "what came solicited does, behind others that have gone");
+	ok(next_are(cq, &polled, 1, &w), "it is there");
 	way_down(&w);
 	is(ibv_destroy_cq(cq), 0, "the queue is destroyed");
 	ibv_destroy_comp_channel(ch);

@@ -395,6 +395,20 @@ void sroce_cq_missed(struct sroce_cq *cq)
 }
 
 /**
+ * sroce_cq_shrinks - a program's library is about to take completions of a queue pair back
+ * @cq: the queue
+ *
+ * Those that are left move up in the ring, and where the latest solicited one is by then, only
+ * the library knows: for sroce_cq_missed(), any of them may be one.
+ */
+void sroce_cq_shrinks(struct sroce_cq *cq)
+{
+	spin_lock_bh(&cq->lock);
+	cq->solicited = cq->prod;
+	spin_unlock_bh(&cq->lock);
+}
+
+/**
  * sroce_cq_notify - raise a completion event
  * @cq: the queue
  *

@@ -908,16 +908,24 @@ static void settle_faults(struct sroce_qp *qp)
 	release_both(qp);
 }
 
-/* A program's library sees to that itself. */
+/* A program's library sees to its own. */
+static void forget_in(struct sroce_qp *qp, struct ib_cq *ibcq)
+{
+	if (!ibcq)
+		return;
+	if (qp->ibuc)
+		sroce_cq_shrinks(to_scq(ibcq));
+	else
+		sroce_cq_forget(to_scq(ibcq), qp->num->qpn);
+}
+
 static void forget_completions(struct sroce_qp *qp)
 {
 	struct ib_qp *ibqp = &qp->ibqp;
 
-	if (qp->ibuc || !ibqp->send_cq)
-		return;
-	sroce_cq_forget(to_scq(ibqp->send_cq), qp->num->qpn);
-	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
-		sroce_cq_forget(to_scq(ibqp->recv_cq), qp->num->qpn);
+	forget_in(qp, ibqp->send_cq);
+	if (ibqp->recv_cq != ibqp->send_cq)
+		forget_in(qp, ibqp->recv_cq);
 }
 
 /**

@@ -459,7 +459,7 @@ struct sroce_ucontext {
  * @prod: the kernel's own index: what stands in the ring is for show
  * @overflown: an entry was lost; nothing more is added (IBTA Vol.1 11.6.3.3)
  * @polled: what the program had taken when it rang last
- * @solicited: index behind the latest completion that was solicited, or an error
+ * @solicited: index behind the latest completion that was solicited, or an error, or may be
  * @missed: events that were raised by sroce_cq_missed()
  * @mod_count: an event waits for so many completions; 0 for no number
  * @mod_period: or until the first of them is so many microseconds old; 0 for
@@ -1835,6 +1835,7 @@ enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *
 				   bool solicited);
 void sroce_cq_settle(struct sroce_cq *cq);
 void sroce_cq_missed(struct sroce_cq *cq);
+void sroce_cq_shrinks(struct sroce_cq *cq);
 void sroce_cq_notify(struct sroce_cq *cq);
 
 /* kverbs.c */
