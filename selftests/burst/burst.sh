@@ -109,4 +109,22 @@ done
 segmentation on a v0
 segmentation on b v1
 run "segmentation on again" xfer -n 20 -s 64K
+
+# A host that forwards may join packets without taking their headers off: a list of skbs
+hosts_up_bridge
+links_up
+segmentation off a v0
+# a veth joins what its peer has cut: what counts is the peer's segmentation of TCP
+if in_ns a ethtool -K v0 tso off >/dev/null && in_ns w ethtool -K w0 gro on rx-gro-list on 2>/dev/null; then
+	bursts=$(hw_counter roce1 rx_bursts) pkts=$(hw_counter roce1 rx_pkts)
+	for net in 192.168.77. fd77::; do
+		run "joined as a list on the way: messages from ${net}1" xfer -n 100 -w 8 -s 64K,0-5000 -o send,write \
+			-g "${net}1" -G "${net}2"
+	done
+	bursts=$(($(hw_counter roce1 rx_bursts) - bursts)) pkts=$(($(hw_counter roce1 rx_pkts) - pkts))
+	between $((pkts * 10 / bursts)) 15 10000 "ten times the packets of an skb, in the mean"
+	is "$(hw_counter roce1 rx_malformed) $(hw_counter roce1 rx_icrc_encapsulated)" "0 0" "every packet was right"
+else
+	skip "joined as a list on the way" "no rx-gro-list in this kernel"
+fi
 done_testing

@@ -162,24 +162,7 @@ iperf() {
 	between $(($(crossed_tcp) - tcp)) 1 50 "$where: segments of TCP, which arranged it"
 }
 
-# --- multicast ------------------------------------------------------------------------
-
-joined() { # FILE
-	grep -q "joined dgid" "$1"
-}
-
-# From a sender to a receiver, each bound to its address
-multicast() { # SENDER'S-HOST ADDRESS RECEIVER'S-HOST ADDRESS OPTIONS...
-	local from=$1 src=$2 to=$3 dst=$4 group=239.77.0.1 receiver
-
-	shift 4
-	timeout -k 5 60 ip netns exec "$to" stdbuf -oL mckey -m $group -b "$dst" -C 10 -S 500 \
-		>"$TMP/mckey" 2>&1 </dev/null &
-	receiver=$!
-	wait_for 30 joined "$TMP/mckey" || { cat "$TMP/mckey"; return 1; }
-	timeout -k 5 60 ip netns exec "$from" mckey -m $group -b "$src" -C 10 -S 500 -s "$@" || return 1
-	wait_pid 60 $receiver || { cat "$TMP/mckey"; return 1; }
-}
+# --- the tools ------------------------------------------------------------------------
 
 streams() { # CALLER'S-HOST ADDRESS
 	local tcp

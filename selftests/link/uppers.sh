@@ -8,7 +8,9 @@
 
 . "$(dirname "$0")/lib.sh"
 
+need mckey stdbuf
 load_module
+probe rdma_ucm
 hosts_down
 defer hosts_down
 
@@ -88,6 +90,15 @@ for type in vlan macvlan bridge bond; do
 	run "$type: data over its addresses, RC over IPv4" xfer -n 30 -b -e -o send,write,read,fetch_add \
 		-g 192.168.77.1 -G 192.168.77.2
 	run "$type: UD over IPv6" xfer -n 50 -s 0-1024 -t ud -g fd77::1 -G fd77::2
+	before=$(hw_counter roce1 rx_pkts)
+	run "$type: a group that is joined there, by RDMA CM" multicast a 192.168.77.1 b 192.168.77.2
+	is $(($(hw_counter roce1 rx_pkts) - before)) 10 "$type: each of its datagrams comes once"
+	# the port takes what the upper does not
+	ip -n a link set x0 mtu 700
+	refused "$type: a path MTU that is too large for it" "[Ii]nvalid argument" xfer -n 10 -m 1024 \
+		-g 192.168.77.1 -G 192.168.77.2
+	run "$type: one that is not" xfer -n 10 -m 512 -g 192.168.77.1 -G 192.168.77.2
+	ip -n a link set x0 mtu 1500
 	upper_goes "$type deleted" ip -n a link del x0
 	ip -n b link del x1
 done

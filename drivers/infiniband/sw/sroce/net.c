@@ -11,6 +11,7 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter_ipv4.h>
 #include <linux/netfilter_ipv6.h>
+#include <linux/if_vlan.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
@@ -115,6 +116,28 @@ int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u3
 	path->sport = htons(rdma_get_udp_sport(grh->flow_label, lqpn, rqpn));
 	path->ip_id = get_random_u16();
 	return 0;
+}
+
+/**
+ * sroce_path_mtu - the largest path MTU that leaves by the netdev of a source GID
+ * @attr: address vector; the core has looked its source GID up
+ *
+ * That of a VLAN or a bridge may be less than the port's, and the stack does not send what
+ * is more.
+ *
+ * Return: enum ib_mtu; 0 if there is none.
+ */
+enum ib_mtu sroce_path_mtu(const struct rdma_ah_attr *attr)
+{
+	struct net_device *ndev;
+	enum ib_mtu mtu = 0;
+
+	rcu_read_lock();
+	ndev = rdma_read_gid_attr_ndev_rcu(rdma_ah_read_grh(attr)->sgid_attr);
+	if (!IS_ERR(ndev))
+		mtu = iboe_get_mtu(READ_ONCE(ndev->mtu));
+	rcu_read_unlock();
+	return mtu;
 }
 
 /**
@@ -672,6 +695,27 @@ static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet)
 		rx_request(rx, packet);
 }
 
+/*
+ * Did it come by the link's netdev, or by one above in its place, whose addresses are the link's
+ * as well? The connection manager joins groups there for who has one of them. What comes by a
+ * macvlan or an ipvlan comes by the netdev, too.
+ */
+static bool came_above(const struct rx_burst *rx, const struct sroce_dev *sdev)
+{
+	struct net *net = dev_net(rx->skb->dev);
+	const int sdif = rx_sdif(rx->skb, rx->ipv6);
+	struct net_device *lower, *upper;
+
+	if (came_by(rx->skb, rx->ipv6, sdev))
+		return true;
+	upper = sdif ? dev_get_by_index_rcu(net, sdif) : rx->skb->dev;
+	if (!upper || !(is_vlan_dev(upper) || netif_is_bridge_master(upper) ||
+			netif_is_lag_master(upper)))
+		return false;
+	lower = dev_get_by_index_rcu(net, sdev->ifindex);
+	return lower && netdev_has_upper_dev_all_rcu(lower, upper);
+}
+
 /* A datagram for all members of its group, each in its turn (10.5.2.3). */
 static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 {
@@ -682,7 +726,7 @@ static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 
 	list_for_each_entry_rcu(sdev, &rx->snet->devs, net_entry) {
 		/* two links of one network get one copy each */
-		if (!came_by(rx->skb, rx->ipv6, sdev))
+		if (!came_above(rx, sdev))
 			continue;
 		group = sroce_mcast_find(sdev, &mgid);
 		for (i = 0; group && i < group->num; i++) {
@@ -905,9 +949,8 @@ static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 	if (ntohs(udp->len) != seg + WIRE_UDP_LEN)
 		goto malformed;
 	if (skb_is_gso(skb)) {
-		/* a list of whole packets is for forwarding, not for us */
-		if (!(shinfo->gso_type & SKB_GSO_UDP_L4) ||
-		    shinfo->gso_type & SKB_GSO_FRAGLIST)
+		/* a list of packets, joined for forwarding (rx-gro-list), has lost all their headers */
+		if (!(shinfo->gso_type & SKB_GSO_UDP_L4))
 			goto malformed;
 		seg = shinfo->gso_size;
 	}

@@ -857,6 +857,8 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 				      mask & IB_QP_DEST_QPN ? attr->dest_qp_num : qp->dqpn);
 		if (err)
 			return err;
+		if (mask & IB_QP_PATH_MTU && attr->path_mtu > sroce_path_mtu(&attr->ah_attr))
+			return -EINVAL;
 	}
 
 	if (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic) {

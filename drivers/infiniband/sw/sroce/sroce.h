@@ -1945,6 +1945,7 @@ int sroce_net_attach(struct sroce_dev *sdev, struct net *net, int ifindex);
 void sroce_net_detach(struct sroce_dev *sdev);
 int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u32 lqpn,
 		    u32 rqpn);
+enum ib_mtu sroce_path_mtu(const struct rdma_ah_attr *attr);
 void sroce_path_release(struct sroce_path *path);
 struct dst_entry *sroce_path_dst(struct sroce_path *path);
 
