@@ -55,22 +55,24 @@ gids() {
 		gid_wait roce0 fd77::1 && gid_wait roce1 fd77::2
 }
 
-# A program on them, and what ends those
-upper_goes() { # NAME COMMAND...
-	local name=$1 program rc
+# A program on them, and what ends one of them, or its address there
+upper_goes() { # NAME NETWORK COMMAND...
+	local name=$1 net=$2 program rc again
 
-	shift
-	"$BIN/xfer" -d roce0 -D roce1 -g 192.168.77.1 -G 192.168.77.2 -n 0 -e -s 0-16K \
+	shift 2
+	"$BIN/xfer" -d roce0 -D roce1 -g "${net}1" -G "${net}2" -n 0 -e -s 0-16K \
 		-o send,write,read --timeout 14 --retry 2 >"$TMP/program" 2>&1 &
 	program=$!
 	wait_for 60 moving || not_ok "$name: a program runs"
+	again=$(hw_counter roce1 duplicate_request)
 	"$@" || bail "$*"
 	wait_pid 60 $program
 	rc=$?
 	[ $rc != 124 ] || kill -9 $program
 	is $rc 1 "$name: the program ends in error" || sed 's/^/#   /' "$TMP/program"
 	like "$(cat "$TMP/program")" "retry counter exceeded" "$name: as nobody answers"
-	run "$name: its GID has gone" wait_for 30 not has_gid roce0 192.168.77.1
+	is "$(hw_counter roce1 duplicate_request)" "$again" "$name: and nothing more comes from there"
+	run "$name: its GID has gone" wait_for 30 not has_gid roce0 "${net}1"
 	is "$(links_here | tr '\n' ' ')" "roce0 roce1 " "$name: the links stay"
 }
 
@@ -93,13 +95,16 @@ for type in vlan macvlan bridge bond; do
 	before=$(hw_counter roce1 rx_pkts)
 	run "$type: a group that is joined there, by RDMA CM" multicast a 192.168.77.1 b 192.168.77.2
 	is $(($(hw_counter roce1 rx_pkts) - before)) 10 "$type: each of its datagrams comes once"
+	# another one keeps the route
+	ip -n a addr add fd77::9/64 dev x0 nodad
+	upper_goes "$type: its IPv6 address" fd77:: ip -n a addr del fd77::1/64 dev x0
 	# the port takes what the upper does not
 	ip -n a link set x0 mtu 700
 	refused "$type: a path MTU that is too large for it" "[Ii]nvalid argument" xfer -n 10 -m 1024 \
 		-g 192.168.77.1 -G 192.168.77.2
 	run "$type: one that is not" xfer -n 10 -m 512 -g 192.168.77.1 -G 192.168.77.2
 	ip -n a link set x0 mtu 1500
-	upper_goes "$type deleted" ip -n a link del x0
+	upper_goes "$type deleted" 192.168.77. ip -n a link del x0
 	ip -n b link del x1
 done
 
@@ -108,7 +113,7 @@ for type in vlan macvlan; do
 	make 2>"$TMP/err" || { skip "$type" "$(tail -n 1 "$TMP/err")"; continue; }
 	gids
 	host_ns w
-	upper_goes "$type to another namespace" ip -n a link set x0 netns w
+	upper_goes "$type to another namespace" 192.168.77. ip -n a link set x0 netns w
 	host_addr w x0 1
 	hosts_meet ip netns exec w
 	gid_wait roce0 192.168.77.1

@@ -288,8 +288,8 @@ static struct notifier_block sroce_netdev_nb = {
 
 /*
  * The core follows the addresses of Ethernet netdevs alone (addr_event()). For others
- * it looks again, which finds what has come; what has gone stays in the table. Over IPv4 no
- * packet leaves from there.
+ * it looks again, which finds what has come; what has gone stays in the table. No packet leaves
+ * from there.
  */
 static int addr_event(unsigned long event, struct net_device *ndev)
 {

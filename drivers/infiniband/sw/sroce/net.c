@@ -15,6 +15,7 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
+#include <net/addrconf.h>
 #include <net/dsfield.h>
 #include <net/inet_ecn.h>
 #include <net/ip.h>
@@ -179,8 +180,12 @@ static struct dst_entry *route6(struct sroce_path *path)
 		.fl6_sport = path->sport,
 		.fl6_dport = htons(WIRE_UDP_PORT),
 	};
-	struct dst_entry *dst = sroce_ip6_dst_lookup(path->net, &fl6);
+	struct dst_entry *dst;
 
+	/* as ip_route_output_flow() sees to: an address that has gone is somebody else's by now */
+	if (!ipv6_chk_addr(path->net, &path->saddr.in6, NULL, 0))
+		return NULL;
+	dst = sroce_ip6_dst_lookup(path->net, &fl6);
 	if (IS_ERR(dst))
 		return NULL;
 	if (dst->error) {
