@@ -693,6 +693,64 @@ static void srq_resize(void)
 	is(ibv_destroy_srq(srq), 0, "the queue is destroyed");
 }
 
+/* So many messages of nothing to the SRQ */
+static void *many_sends(void *arg)
+{
+	struct ibv_qp *qp = arg;
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
+	struct ibv_wc wc;
+
+	for (wr.wr_id = 0; wr.wr_id < MANY; wr.wr_id++) {
+		const bool ask = wr.wr_id % SIGNAL_EVERY == SIGNAL_EVERY - 1;
+
+		wr.send_flags = ask ? IBV_SEND_SIGNALED : 0;
+		if (ibv_post_send(qp, &wr, &bad))
+			die("post_send %" PRIu64, wr.wr_id);
+		if (ask && (!cq_wait(qp->send_cq, &wc, PATIENCE) || wc.status))
+			die("message %" PRIu64, wr.wr_id);
+	}
+	return NULL;
+}
+
+/* More than is copied at a time, while messages take from it. */
+static void srq_resize_busy(void)
+{
+	struct ibv_srq *srq = make_srq(MANY);
+	struct pair_opts o = { .sq = SIGNAL_EVERY, .rq = 1, .sge = 1, .buf = 64, .srq = srq };
+	struct ibv_recv_wr *bad, wr = {};
+	unsigned int busy = 0, i = 0;
+	struct sroce_ring *ring;
+	uint64_t received = 0;
+	pthread_t sender;
+	struct pair p;
+
+	o.rcq = cq_make(&eb, MANY);
+	pair_create(&p, &ea, &eb, &o);
+	pair_connect(&p);
+	for (wr.wr_id = 0; wr.wr_id < MANY; wr.wr_id++)
+		if (ibv_post_srq_recv(srq, &wr, &bad))
+			die("post_srq_recv %" PRIu64, wr.wr_id);
+	if (pthread_create(&sender, NULL, many_sends, p.qp[0]))
+		die("pthread_create");
+	do {
+		uint32_t taken;
+
+		ring_before();
+		if (resize_srq(srq, MANY))
+			die("resize_srq, the %uth time", i);
+		ring = ring_after();
+		taken = __atomic_load_n(&ring->cons, __ATOMIC_ACQUIRE);
+		busy += taken && MANY - taken > 2048;
+		i++;
+	} while (__atomic_load_n(&ring->cons, __ATOMIC_ACQUIRE) < MANY);
+	pthread_join(sender, NULL);
+	ok(busy, "resized %u times, %u of them with thousands in it while messages took some", i, busy);
+	ok(next_are(o.rcq, &received, MANY, NULL), "each request is taken once and in order");
+	pair_destroy(&p);
+	is(ibv_destroy_cq(o.rcq), 0, "the completion queue is destroyed");
+	is(ibv_destroy_srq(srq), 0, "the queue is destroyed");
+}
+
 static void srq_limit(void)
 {
 	struct ibv_srq *srq = make_srq(8);
@@ -794,6 +852,7 @@ static const struct test tests[] = {
 	TEST(cq_stamps),
 	TEST(cq_hostile),
 	TEST(srq_resize),
+	TEST(srq_resize_busy),
 	TEST(srq_limit),
 	TEST(srq_hostile),
 	TEST(srq_xrc),

@@ -8,5 +8,5 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts queues
-tests_of queues srq_resize srq_limit srq_hostile srq_xrc
+tests_of queues srq_resize srq_resize_busy srq_limit srq_hostile srq_xrc
 done_testing

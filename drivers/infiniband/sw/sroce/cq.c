@@ -9,9 +9,6 @@
 
 #define CQ_STAMPS	(SROCE_CQ_TIMESTAMP | SROCE_CQ_WALLCLOCK)
 
-/* Completions that are copied to another ring in one go */
-#define COPY_LOCKED	1024
-
 /* Events */
 
 /*
@@ -229,16 +226,17 @@ static bool cq_fits(const struct sroce_cq *cq, const struct sroce_queue *q, u32 
 static int cq_swap(struct sroce_cq *cq, struct sroce_queue *q)
 {
 	const u32 cons = READ_ONCE(cq->q.ring->cons);
+	const u32 some = sroce_queue_some(&cq->q);
 	int err = -EINVAL;
 	u32 done = 0;
 	bool fits;
 
 	lockdep_assert_held(&cq->resize);
 	spin_lock_bh(&cq->lock);
-	while ((fits = cq_fits(cq, q, cons)) && cq->prod - cons - done > COPY_LOCKED) {
+	while ((fits = cq_fits(cq, q, cons)) && cq->prod - cons - done > some) {
 		spin_unlock_bh(&cq->lock);
-		sroce_queue_copy(q, &cq->q, cons + done, COPY_LOCKED);
-		done += COPY_LOCKED;
+		sroce_queue_copy(q, &cq->q, cons + done, some);
+		done += some;
 		cond_resched();
 		spin_lock_bh(&cq->lock);
 	}

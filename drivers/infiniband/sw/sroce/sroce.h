@@ -512,6 +512,7 @@ struct sroce_srqn {
  * @num: of an XRC queue, else NULL
  * @srqn: its number; 0 for none
  * @max_sge: entries of a receive request
+ * @resize: one ring at a time takes the place of another
  * @lock: guards all that follows; taken under a queue pair's receive lock
  * @q: the ring
  * @cons: next entry to be taken from the ring
@@ -527,6 +528,7 @@ struct sroce_srq {
 	struct sroce_srqn *num;
 	u32 srqn;
 	u8 max_sge;
+	struct mutex resize;
 	spinlock_t lock;
 	struct sroce_queue q;
 	u32 cons;
@@ -1651,6 +1653,7 @@ void sroce_mmap_free(struct rdma_user_mmap_entry *entry);
 struct sroce_mapping *sroce_mapping_alloc(struct ib_ucontext *ibuc, size_t size);
 int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entries,
 		      u32 entry_size, struct sroce_ring_map *map);
+u32 sroce_queue_some(const struct sroce_queue *q);
 void sroce_queue_copy(struct sroce_queue *to, struct sroce_queue *q, u32 first, u32 num);
 int sroce_queue_exchange(struct sroce_queue *q, struct sroce_queue *other, u32 cons, u32 num,
 			 u32 done);

@@ -226,6 +226,7 @@ int sroce_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	if (!sroce_take(&sdev->num_srq, SROCE_MAX_SRQ))
 		return -ENOMEM;
 
+	mutex_init(&srq->resize);
 	spin_lock_init(&srq->lock);
 	spin_lock_init(&srq->post_lock);
 	srq->ibuc = sroce_udata_context(udata);
@@ -259,14 +260,41 @@ err_count:
 
 /* Modification */
 
-/* From the ring in use to @q, which becomes the one that is not. */
+/* Can all that is posted go on to @q? The lock is held. */
+static bool srq_fits(const struct sroce_srq *srq, const struct sroce_queue *q, u32 posted)
+{
+	return !srq->broken && posted <= min(srq->q.mask, q->mask) + 1;
+}
+
+/*
+ * From the ring in use to @q, which becomes the one that is not. There may be 16 MB in it, and
+ * softirqs wait for the lock: all but the last of it is copied without, while messages take
+ * from its start.
+ */
 static int srq_swap(struct sroce_srq *srq, struct sroce_queue *q)
 {
+	const u32 some = sroce_queue_some(&srq->q);
+	u32 upto, posted;
 	int err = -EINVAL;
 
+	lockdep_assert_held(&srq->resize);
 	spin_lock_bh(&srq->lock);
-	if (!srq->broken)
-		err = sroce_queue_exchange(&srq->q, q, srq->cons, srq_posted(srq), 0);
+	upto = srq->cons;
+	while (srq_fits(srq, q, posted = srq_posted(srq))) {
+		if ((s32)(upto - srq->cons) < 0)
+			upto = srq->cons;
+		/* a program may take back what it has posted */
+		if ((s32)(srq->cons + posted - upto) <= (s32)some) {
+			err = sroce_queue_exchange(&srq->q, q, srq->cons, posted,
+						   min(upto - srq->cons, posted));
+			break;
+		}
+		spin_unlock_bh(&srq->lock);
+		sroce_queue_copy(q, &srq->q, upto, some);
+		upto += some;
+		cond_resched();
+		spin_lock_bh(&srq->lock);
+	}
 	spin_unlock_bh(&srq->lock);
 	return err;
 }
@@ -288,8 +316,11 @@ static int srq_resize(struct sroce_srq *srq, u32 entries, struct ib_udata *udata
 		return err;
 	if (copy_to_user(u64_to_user_ptr(req.resp_addr), &resp, sizeof(resp)))
 		err = -EFAULT;
-	else
+	if (!err) {
+		mutex_lock(&srq->resize);
 		err = srq_swap(srq, &q);
+		mutex_unlock(&srq->resize);
+	}
 	sroce_queue_free(&q);
 	return err;
 }

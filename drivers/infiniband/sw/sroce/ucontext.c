@@ -208,6 +208,18 @@ int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entri
 	return 0;
 }
 
+/* Bytes that are copied to another ring in one go */
+#define COPY_LOCKED	(128U << 10)
+
+/**
+ * sroce_queue_some - how many entries of a ring may be copied with its lock held
+ * @q: the ring
+ */
+u32 sroce_queue_some(const struct sroce_queue *q)
+{
+	return COPY_LOCKED / q->entry_size;
+}
+
 /**
  * sroce_queue_copy - have entries of a ring in another one, too
  * @to: the other, with entries of the same size; nobody looks at it yet
