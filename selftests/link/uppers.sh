@@ -64,8 +64,9 @@ upper_goes() { # NAME NETWORK COMMAND...
 		-o send,write,read --timeout 14 --retry 2 >"$TMP/program" 2>&1 &
 	program=$!
 	wait_for 60 moving || not_ok "$name: a program runs"
-	again=$(hw_counter roce1 duplicate_request)
 	"$@" || bail "$*"
+	# before, one may have been late
+	again=$(hw_counter roce1 duplicate_request)
 	wait_pid 60 $program
 	rc=$?
 	[ $rc != 124 ] || kill -9 $program
@@ -100,6 +101,8 @@ for type in vlan macvlan bridge bond; do
 	upper_goes "$type: its IPv6 address" fd77:: ip -n a addr del fd77::1/64 dev x0
 	# the port takes what the upper does not
 	ip -n a link set x0 mtu 700
+	# a bond gives its own to its ports
+	ip -n a link set v0 mtu 1500
 	refused "$type: a path MTU that is too large for it" "[Ii]nvalid argument" xfer -n 10 -m 1024 \
 		-g 192.168.77.1 -G 192.168.77.2
 	run "$type: one that is not" xfer -n 10 -m 512 -g 192.168.77.1 -G 192.168.77.2

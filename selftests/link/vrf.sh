@@ -32,6 +32,30 @@ tests_of ops mcast
 tap_from "IPv6" "$BIN/ops" -d roce0 -D roce1 -g fd77::1 -G fd77::2 mcast
 is "$(hw_counter roce2 rx_bursts)" "$strangers" "what came is counted where it came"
 rdma link del roce2 2>/dev/null
+# A VLAN of it in the VRF, by which its groups come
+probe 8021q rdma_ucm
+if ip -n a link add link v0 name x0 type vlan id 7 2>/dev/null && command -v mckey >/dev/null; then
+	ip -n b link add link v1 name x1 type vlan id 7
+	ip -n b link set x1 master vrf7
+	for e in "a x0 1" "b x1 2"; do
+		# shellcheck disable=SC2086 # three words
+		set -- $e
+		ip -n "$1" addr add "192.168.78.$3/24" dev "$2"
+		ip -n "$1" link set "$2" up
+	done
+	gid_wait roce0 192.168.78.1
+	gid_wait roce1 192.168.78.2
+	run "a VLAN in the VRF: a group that is joined there, by RDMA CM" \
+		multicast a 192.168.78.1 b 192.168.78.2
+	ip -n b link set x1 nomaster
+	ip -n b addr add 192.168.78.2/24 dev x1 2>/dev/null
+	gid_wait roce1 192.168.78.2
+	run "and outside of its netdev's VRF" multicast a 192.168.78.1 b 192.168.78.2
+	ip -n a link del x0
+	ip -n b link del x1
+else
+	skip "a VLAN in the VRF" "no VLAN in this kernel, or no mckey"
+fi
 
 # w has a's addresses, and reaches b's in a VRF of their own
 host_ns w

@@ -175,6 +175,7 @@ int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce
 	b->path = path;
 	b->net = path->net;
 	b->ipv6 = path->ipv6;
+	b->oif = path->oif;
 	b->tclass = path->tclass;
 	b->self = path_to_self(path);
 	b->skb = NULL;
@@ -506,7 +507,7 @@ int sroce_burst_send(struct sroce_burst *b)
 	multicast = sroce_skb_multicast(skb, b->ipv6);
 	sroce_qp_count(b->num->qp, TX_BURSTS);
 	if (b->self)
-		err = sroce_net_self(skb, b->net, b->ipv6);
+		err = sroce_net_self(skb, b->net, b->ipv6, b->oif);
 	else
 		err = sroce_net_send(skb, b->net, b->ipv6);
 	trace_sroce_burst(b, len, err);

@@ -393,7 +393,7 @@ void sroce_cq_missed(struct sroce_cq *cq)
 }
 
 /**
- * sroce_cq_shrinks - a program's library is about to take completions of a queue pair back
+ * sroce_cq_shrinks - a program's library is about to take completions of a queue back
  * @cq: the queue
  *
  * Those that are left move up in the ring, and where the latest solicited one is by then, only

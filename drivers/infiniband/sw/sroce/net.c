@@ -168,6 +168,32 @@ static struct dst_entry *route4(struct sroce_path *path)
 	return IS_ERR(rt) ? NULL : &rt->dst;
 }
 
+#if IS_ENABLED(CONFIG_IPV6)
+/*
+ * ip_route_output_flow() sees to that for IPv4: an address that has gone is somebody else's by
+ * now. One of a VRF is known by its netdev alone. The GID that the core makes of a link address
+ * need be nobody's: from there, and to there, nothing leaves.
+ */
+static bool has_addr6(const struct sroce_path *path)
+{
+	const struct in6_addr *saddr = &path->saddr.in6;
+	const struct net_device *ndev;
+	bool has;
+
+	/* with ipv6.disable=1 there is no table of addresses */
+	if (!ipv6_mod_enabled())
+		return false;
+	if (ipv6_addr_type(saddr) & IPV6_ADDR_LINKLOCAL &&
+	    ipv6_addr_equal(saddr, &path->daddr.in6))
+		return true;
+	rcu_read_lock();
+	ndev = dev_get_by_index_rcu(path->net, path->oif);
+	has = ndev && ipv6_chk_addr(path->net, saddr, ndev, 0);
+	rcu_read_unlock();
+	return has;
+}
+#endif
+
 static struct dst_entry *route6(struct sroce_path *path)
 {
 #if IS_ENABLED(CONFIG_IPV6)
@@ -182,8 +208,7 @@ static struct dst_entry *route6(struct sroce_path *path)
 	};
 	struct dst_entry *dst;
 
-	/* as ip_route_output_flow() sees to: an address that has gone is somebody else's by now */
-	if (!ipv6_chk_addr(path->net, &path->saddr.in6, NULL, 0))
+	if (!has_addr6(path))
 		return NULL;
 	dst = sroce_ip6_dst_lookup(path->net, &fl6);
 	if (IS_ERR(dst))
@@ -335,6 +360,7 @@ enum rx_side {
  * @no_qp: @qpn is not to be looked up again: there is none for this skb
  * @side: what of it is locked, or owned
  * @run_sq: its send side has something to do
+ * @ud_suits: datagrams from there are for this queue pair
  * @admits: the skb is from this queue pair's peer
  * @ce: a queue on its way has marked it
  * @cnp: the sender is to be told
@@ -356,6 +382,7 @@ struct rx_burst {
 	bool no_qp;
 	enum rx_side side;
 	bool run_sq;
+	bool ud_suits;
 	bool admits;
 	bool ce;
 	bool cnp;
@@ -613,6 +640,8 @@ static const struct ib_gid_attr *rx_gid(const struct rx_burst *rx, struct sroce_
 	struct net_device *ndev;
 
 	ndev = sdif ? dev_get_by_index_rcu(dev_net(rx->skb->dev), sdif) : rx->skb->dev;
+	if (!ndev)
+		return ERR_PTR(-ENOENT);
 	attr = rdma_find_gid_by_port(&sdev->ibdev, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, ndev);
 	if (!IS_ERR(attr))
 		return attr;
@@ -626,7 +655,31 @@ static const struct ib_gid_attr *rx_gid(const struct rx_burst *rx, struct sroce_
 	return ERR_PTR(-ENOENT);
 }
 
-/* Datagrams come from anybody in the networks that the link has an address in. */
+/*
+ * Did it come by the link's netdev, or by one above in its place, whose addresses are the link's
+ * as well? The connection manager joins groups there for who has one of them. What comes by a
+ * macvlan or an ipvlan comes by the netdev, too.
+ */
+static bool came_above(const struct rx_burst *rx, const struct sroce_dev *sdev)
+{
+	struct net *net = dev_net(rx->skb->dev);
+	const int sdif = rx_sdif(rx->skb, rx->ipv6);
+	struct net_device *lower, *upper;
+
+	if (came_by(rx->skb, rx->ipv6, sdev))
+		return true;
+	upper = sdif ? dev_get_by_index_rcu(net, sdif) : rx->skb->dev;
+	if (!upper || !(is_vlan_dev(upper) || netif_is_bridge_master(upper) ||
+			netif_is_lag_master(upper)))
+		return false;
+	lower = dev_get_by_index_rcu(net, sdev->ifindex);
+	return lower && netdev_has_upper_dev_all_rcu(lower, upper);
+}
+
+/*
+ * Datagrams come from anybody in the networks that the link has an address in. Once for a run:
+ * its packets came together, and to look for an address takes long.
+ */
 static bool rx_ud_suits(const struct rx_burst *rx)
 {
 	struct sroce_dev *sdev = qp_dev(rx->qp);
@@ -637,6 +690,8 @@ static bool rx_ud_suits(const struct rx_burst *rx)
 		return false;
 	if (came_by(rx->skb, rx->ipv6, sdev) || same_vrf(rx, sdev->ifindex))
 		return true;
+	if (sroce_skb_multicast(rx->skb, rx->ipv6))
+		return came_above(rx, sdev);
 	dgid = rx_dgid(rx);
 	attr = rx_gid(rx, sdev, &dgid);
 	if (IS_ERR(attr))
@@ -651,7 +706,7 @@ static bool rx_suits(const struct rx_burst *rx, const struct wire_pkt *pkt)
 	if (pkt->op->class == WIRE_CLASS_GAPS && qp_reliable(rx->qp))
 		return true;
 	if ((pkt->opcode & WIRE_TRANSPORT_MASK) != rx->qp->transport ||
-	    (rx->qp->transport == WIRE_UD && !rx_ud_suits(rx))) {
+	    (rx->qp->transport == WIRE_UD && !rx->ud_suits)) {
 		sroce_qp_count(rx->qp, RX_WRONG_STATE);
 		return false;
 	}
@@ -687,6 +742,7 @@ static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet)
 	if (rx->qpn != pkt->qpn || (!rx->qp && !rx->no_qp)) {
 		run_end(rx);
 		run_start(rx, pkt->qpn);
+		rx->ud_suits = rx->qp && rx->qp->transport == WIRE_UD && rx_ud_suits(rx);
 	}
 	if (rx->no_qp)
 		sroce_count(rx->sdev, RX_NO_QP);
@@ -698,27 +754,6 @@ static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet)
 		rx_response(rx, packet);
 	else
 		rx_request(rx, packet);
-}
-
-/*
- * Did it come by the link's netdev, or by one above in its place, whose addresses are the link's
- * as well? The connection manager joins groups there for who has one of them. What comes by a
- * macvlan or an ipvlan comes by the netdev, too.
- */
-static bool came_above(const struct rx_burst *rx, const struct sroce_dev *sdev)
-{
-	struct net *net = dev_net(rx->skb->dev);
-	const int sdif = rx_sdif(rx->skb, rx->ipv6);
-	struct net_device *lower, *upper;
-
-	if (came_by(rx->skb, rx->ipv6, sdev))
-		return true;
-	upper = sdif ? dev_get_by_index_rcu(net, sdif) : rx->skb->dev;
-	if (!upper || !(is_vlan_dev(upper) || netif_is_bridge_master(upper) ||
-			netif_is_lag_master(upper)))
-		return false;
-	lower = dev_get_by_index_rcu(net, sdev->ifindex);
-	return lower && netdev_has_upper_dev_all_rcu(lower, upper);
 }
 
 /* A datagram for all members of its group, each in its turn (10.5.2.3). */
@@ -948,6 +983,7 @@ static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 	struct skb_shared_info *shinfo = skb_shinfo(skb);
 	u32 seg = skb->len - off;
 	struct sk_buff *part;
+	bool listed = false;
 
 	if (!rx.sdev)
 		return;
@@ -958,14 +994,16 @@ static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 		if (!(shinfo->gso_type & SKB_GSO_UDP_L4))
 			goto malformed;
 		seg = shinfo->gso_size;
+		listed = shinfo->gso_type & SKB_GSO_FRAGLIST;
 	}
 	/* a fragment that was itself put together; rx_next_piece() knows one level */
 	skb_walk_frags(skb, part)
-		if (skb_has_frag_list(part))
+		if (skb_has_frag_list(part) || !skb_frags_readable(part))
 			goto malformed;
 	if (!skb_frags_readable(skb) || !seg)
 		goto malformed;
-	if (udp->check && nf_checksum(skb, NF_INET_LOCAL_IN, off - WIRE_UDP_LEN, IPPROTO_UDP,
+	/* of a list, udp->check is the first packet's alone, and GRO has looked at them all */
+	if (udp->check && !listed && nf_checksum(skb, NF_INET_LOCAL_IN, off - WIRE_UDP_LEN, IPPROTO_UDP,
 				      ipv6 ? AF_INET6 : AF_INET)) {
 		sroce_count(rx.sdev, RX_CSUM);
 		return;
@@ -987,6 +1025,7 @@ static DEFINE_PER_CPU(unsigned int, sroce_self_depth);
  * @skb: from its IP header on, with its route; consumed
  * @net: namespace; RCU is held
  * @ipv6: which it is
+ * @oif: netdev that has the address
  *
  * Bottom halves are off. What this makes others send comes back here: a queue
  * pair's sides have one owner at a time, so that one that is at it is left a
@@ -995,7 +1034,7 @@ static DEFINE_PER_CPU(unsigned int, sroce_self_depth);
  *
  * Return: 0; -ENOBUFS if this is nested too deep, and it has to be sent again.
  */
-int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6)
+int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6, int oif)
 {
 	const u32 off = skb_transport_offset(skb) + WIRE_UDP_LEN;
 	struct rx_burst rx;
@@ -1005,7 +1044,8 @@ int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6)
 		kfree_skb(skb);
 		return -ENOBUFS;
 	}
-	skb->dev = sroce_dst_dev(skb_dst(skb));
+	/* not the loopback device, which is in no VRF */
+	skb->dev = dev_get_by_index_rcu(net, oif) ?: sroce_dst_dev(skb_dst(skb));
 	rx = rx_start(net, skb, ipv6);
 	rx.self = true;
 	if (rx.sdev)

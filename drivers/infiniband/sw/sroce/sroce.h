@@ -1608,6 +1608,7 @@ static inline struct sroce_sge *sq_sge(const struct sroce_sq *sq, u32 index, u32
  * @dst: its route, held by @path
  * @net: @path's, for when its lock has been dropped
  * @ipv6: @path's
+ * @oif: @path's
  * @self: from an address to itself
  * @skb: NULL between bursts
  * @seg_len: UDP payload of every packet, and of the last at most
@@ -1627,6 +1628,7 @@ struct sroce_burst {
 	struct dst_entry *dst;
 	struct net *net;
 	bool ipv6;
+	int oif;
 	u8 tclass;
 	bool self;
 	struct sk_buff *skb;
@@ -1979,7 +1981,7 @@ static inline void sroce_copy(void *to, const void *from, size_t len)
 }
 
 int sroce_net_send(struct sk_buff *skb, struct net *net, bool ipv6);
-int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6);
+int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6, int oif);
 void sroce_rx_copy_pieces(struct sroce_rx_pos *pos, void *to, u32 len);
 
 /**

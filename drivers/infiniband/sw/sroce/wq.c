@@ -318,6 +318,8 @@ int sroce_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
 	if (!err && mask & IB_WQ_FLAGS && attr->flags_mask)
 		wq->strip_vlan = attr->flags & IB_WQ_FLAGS_CVLAN_STRIPPING;
 	wq_unlock(wq);
+	if (!err && mask & IB_WQ_STATE && attr->wq_state == IB_WQS_RESET)
+		sroce_cq_shrinks(to_scq(ibwq->cq));
 	return err;
 }
 
@@ -336,6 +338,7 @@ int sroce_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
 	xa_erase(&sroce_wqs, ibwq->wq_num);
 	wq_unuse(wq);
 	wait_for_completion(&wq->idle);
+	sroce_cq_shrinks(to_scq(ibwq->cq));
 	sroce_qpn_unreserve(ibwq->wq_num);
 	wq_free(wq);
 	atomic_dec(&sdev->num_wq);
