@@ -42,14 +42,16 @@ static bool same_skb(const struct sroce_late *a, const struct sroce_late *b)
 
 /*
  * The page that an skb's data begins in. A small packet may be all that is left of a large one:
- * senders on this host, and many drivers, cut them into pieces.
+ * senders on this host, many drivers and the stack itself (napi_alloc_skb()) cut them into pieces.
  */
 static struct page *data_page(const struct sk_buff *skb)
 {
 	struct page *page;
 
-	if (!skb || !skb_shinfo(skb)->nr_frags)
+	if (!skb)
 		return NULL;
+	if (!skb_shinfo(skb)->nr_frags)
+		return skb->head_frag ? virt_to_head_page(skb->head) : NULL;
 	page = skb_frag_page(&skb_shinfo(skb)->frags[0]);
 	return page ? compound_head(page) : NULL;
 }
@@ -154,7 +156,8 @@ static u32 kept_psns(const struct sroce_qp *qp, const struct wire_pkt *pkt)
 {
 	if (pkt->op->class != WIRE_CLASS_READ)
 		return 1;
-	return pkt->dma_len ? DIV_ROUND_UP(pkt->dma_len, qp->mtu) : 1;
+	/* more is refused when its turn comes */
+	return max(DIV_ROUND_UP(min(pkt->dma_len, SROCE_MAX_MSG), qp->mtu), 1U);
 }
 
 /* The first PSN behind a run. */
@@ -448,6 +451,27 @@ bool sroce_wait(struct sroce_qp *qp, struct sroce_rx *rx)
 		return true;
 	sroce_wait_over(qp, late);
 	return false;
+}
+
+/**
+ * sroce_wait_again - keep a request packet whose turn has come, for its memory, before all others
+ * @qp: queue pair; its receive lock is held
+ * @late: the packet, taken from those that are kept; gone if there is no room for it, and lost
+ *
+ * Softirq.
+ */
+void sroce_wait_again(struct sroce_qp *qp, struct sroce_late *late)
+{
+	struct sroce_rq *rq = &qp->rq;
+	struct sroce_late *next;
+
+	next = list_first_entry_or_null(&rq->late, struct sroce_late, entry);
+	list_add(&late->entry, &rq->late);
+	rq->num_late++;
+	if (same_skb(late, next))
+		pass_charge(&rq->kept, next, late);
+	else if (!charge(qp, &rq->kept, late))
+		sroce_wait_over(qp, late);
 }
 
 /**

@@ -143,11 +143,9 @@ static enum recv_result recv_fault(struct sroce_qp *qp, u64 addr, u64 len,
 {
 	struct sroce_rq *rq = &qp->rq;
 
-	/* of one packet alone: an unreliable queue pair goes on with the next */
-	if (rq->fault.err) {
-		rq->fault.err = 0;
+	/* an unreliable queue pair goes on with the next packet */
+	if (sroce_fault_refused(&rq->fault, rq->mr->key, addr, true))
 		return refused;
-	}
 	sroce_fault_start(&rq->fault, rq->mr_remote ? recv_pd(qp) : list_pd(qp), rq->srq,
 			  rq->mr->key, addr, len, true);
 	/* what is before it is done, and its requester may have asked behind it only */
@@ -1250,9 +1248,8 @@ static void recv_kept(struct sroce_qp *qp)
 	       wire_psn_diff(late->rx.pkt.psn, rq->epsn) <= 0) {
 		sroce_kept_take(qp, &rq->kept, late);
 		if (!recv_take(qp, &late->rx)) {
-			/* it waits for memory, before all that came since */
-			list_add(&late->entry, &rq->late);
-			rq->num_late++;
+			/* it came before all that wait for memory since */
+			sroce_wait_again(qp, late);
 			break;
 		}
 		sroce_late_free(late);
@@ -1415,6 +1412,9 @@ void sroce_recv_fault_done(struct sroce_qp *qp, int err)
 		if (rq->kept.num)
 			recv_kept(qp);
 	}
+	/* nor is it for what comes next, where the packet did not wait */
+	if (!rq->fault.active)
+		rq->fault.err = 0;
 	rcu_read_unlock();
 	sroce_recv_end(qp);
 	sroce_send_run(qp);
