@@ -32,9 +32,10 @@ tests_of ops mcast
 tap_from "IPv6" "$BIN/ops" -d roce0 -D roce1 -g fd77::1 -G fd77::2 mcast
 is "$(hw_counter roce2 rx_bursts)" "$strangers" "what came is counted where it came"
 rdma link del roce2 2>/dev/null
+
 # A VLAN of it in the VRF, by which its groups come
 probe 8021q rdma_ucm
-if ip -n a link add link v0 name x0 type vlan id 7 2>/dev/null && command -v mckey >/dev/null; then
+if command -v mckey >/dev/null && ip -n a link add link v0 name x0 type vlan id 7 2>/dev/null; then
 	ip -n b link add link v1 name x1 type vlan id 7
 	ip -n b link set x1 master vrf7
 	for e in "a x0 1" "b x1 2"; do

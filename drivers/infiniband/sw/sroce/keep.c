@@ -456,11 +456,13 @@ bool sroce_wait(struct sroce_qp *qp, struct sroce_rx *rx)
 /**
  * sroce_wait_again - keep a request packet whose turn has come, for its memory, before all others
  * @qp: queue pair; its receive lock is held
- * @late: the packet, taken from those that are kept; gone if there is no room for it, and lost
+ * @late: the packet, taken from those that are kept
  *
  * Softirq.
+ *
+ * Return: false if there is no room for it, and it is lost.
  */
-void sroce_wait_again(struct sroce_qp *qp, struct sroce_late *late)
+bool sroce_wait_again(struct sroce_qp *qp, struct sroce_late *late)
 {
 	struct sroce_rq *rq = &qp->rq;
 	struct sroce_late *next;
@@ -468,10 +470,14 @@ void sroce_wait_again(struct sroce_qp *qp, struct sroce_late *late)
 	next = list_first_entry_or_null(&rq->late, struct sroce_late, entry);
 	list_add(&late->entry, &rq->late);
 	rq->num_late++;
-	if (same_skb(late, next))
+	if (same_skb(late, next)) {
 		pass_charge(&rq->kept, next, late);
-	else if (!charge(qp, &rq->kept, late))
-		sroce_wait_over(qp, late);
+		return true;
+	}
+	if (charge(qp, &rq->kept, late))
+		return true;
+	sroce_wait_over(qp, late);
+	return false;
 }
 
 /**

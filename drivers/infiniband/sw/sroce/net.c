@@ -990,7 +990,7 @@ static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 	if (ntohs(udp->len) != seg + WIRE_UDP_LEN)
 		goto malformed;
 	if (skb_is_gso(skb)) {
-		/* a list of packets, joined for forwarding (rx-gro-list), has lost all their headers */
+		/* what another protocol has joined, or IP with its headers left in */
 		if (!(shinfo->gso_type & SKB_GSO_UDP_L4))
 			goto malformed;
 		seg = shinfo->gso_size;
@@ -1003,8 +1003,9 @@ static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 	if (!skb_frags_readable(skb) || !seg)
 		goto malformed;
 	/* of a list, udp->check is the first packet's alone, and GRO has looked at them all */
-	if (udp->check && !listed && nf_checksum(skb, NF_INET_LOCAL_IN, off - WIRE_UDP_LEN, IPPROTO_UDP,
-				      ipv6 ? AF_INET6 : AF_INET)) {
+	if (udp->check && !listed &&
+	    nf_checksum(skb, NF_INET_LOCAL_IN, off - WIRE_UDP_LEN, IPPROTO_UDP,
+			ipv6 ? AF_INET6 : AF_INET)) {
 		sroce_count(rx.sdev, RX_CSUM);
 		return;
 	}

@@ -1249,7 +1249,8 @@ static void recv_kept(struct sroce_qp *qp)
 		sroce_kept_take(qp, &rq->kept, late);
 		if (!recv_take(qp, &late->rx)) {
 			/* it came before all that wait for memory since */
-			sroce_wait_again(qp, late);
+			if (!sroce_wait_again(qp, late))
+				sroce_qp_count(qp, RX_LATE_DROPPED);
 			break;
 		}
 		sroce_late_free(late);
@@ -1398,8 +1399,10 @@ void sroce_recv_fault_done(struct sroce_qp *qp, int err)
 {
 	struct sroce_rq *rq = &qp->rq;
 	struct sroce_late *late;
+	bool lost;
 
 	spin_lock_bh(&rq->lock);
+	lost = list_empty(&rq->late);
 	rq->fault.err = err;
 	rq->fault.active = false;
 	rcu_read_lock();
@@ -1415,6 +1418,9 @@ void sroce_recv_fault_done(struct sroce_qp *qp, int err)
 	/* nor is it for what comes next, where the packet did not wait */
 	if (!rq->fault.active)
 		rq->fault.err = 0;
+	/* it found no room to wait: what is kept does not come to its turn without it */
+	if (lost && rq->kept.num)
+		recv_gap(qp);
 	rcu_read_unlock();
 	sroce_recv_end(qp);
 	sroce_send_run(qp);

@@ -2067,7 +2067,7 @@ void sroce_kept_work(struct work_struct *work);
 void sroce_kept_take(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late);
 void sroce_kept_purge(struct sroce_qp *qp, struct sroce_kept *kept);
 bool sroce_wait(struct sroce_qp *qp, struct sroce_rx *rx);
-void sroce_wait_again(struct sroce_qp *qp, struct sroce_late *late);
+bool sroce_wait_again(struct sroce_qp *qp, struct sroce_late *late);
 void sroce_wait_over(struct sroce_qp *qp, struct sroce_late *late);
 
 /* gaps.c */

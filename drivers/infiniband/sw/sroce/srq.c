@@ -260,10 +260,12 @@ err_count:
 
 /* Modification */
 
-/* Can all that is posted go on to @q? The lock is held. */
-static bool srq_fits(const struct sroce_srq *srq, const struct sroce_queue *q, u32 posted)
+/* Can all that is posted, up to @prod, go on to @q? The lock is held. */
+static bool srq_fits(const struct sroce_srq *srq, const struct sroce_queue *q, u32 prod)
 {
-	return !srq->broken && posted <= min(srq->q.mask, q->mask) + 1;
+	/* who resizes does not post: its library holds the poster's lock */
+	return !srq->broken && srq->cons + srq_posted(srq) == prod &&
+	       prod - srq->cons <= min(srq->q.mask, q->mask) + 1;
 }
 
 /*
@@ -274,27 +276,26 @@ static bool srq_fits(const struct sroce_srq *srq, const struct sroce_queue *q, u
 static int srq_swap(struct sroce_srq *srq, struct sroce_queue *q)
 {
 	const u32 some = sroce_queue_some(&srq->q);
-	u32 upto, posted;
 	int err = -EINVAL;
+	u32 upto, prod;
+	bool fits;
 
 	lockdep_assert_held(&srq->resize);
 	spin_lock_bh(&srq->lock);
 	upto = srq->cons;
-	while (srq_fits(srq, q, posted = srq_posted(srq))) {
-		if ((s32)(upto - srq->cons) < 0)
-			upto = srq->cons;
-		/* a program may take back what it has posted */
-		if ((s32)(srq->cons + posted - upto) <= (s32)some) {
-			err = sroce_queue_exchange(&srq->q, q, srq->cons, posted,
-						   min(upto - srq->cons, posted));
-			break;
-		}
+	prod = srq->cons + srq_posted(srq);
+	while ((fits = srq_fits(srq, q, prod)) && prod - upto > some) {
 		spin_unlock_bh(&srq->lock);
 		sroce_queue_copy(q, &srq->q, upto, some);
 		upto += some;
 		cond_resched();
 		spin_lock_bh(&srq->lock);
+		if ((s32)(upto - srq->cons) < 0)
+			upto = srq->cons;
 	}
+	if (fits)
+		err = sroce_queue_exchange(&srq->q, q, srq->cons, prod - srq->cons,
+					   upto - srq->cons);
 	spin_unlock_bh(&srq->lock);
 	return err;
 }
