@@ -291,6 +291,9 @@ bool cq_quiet(struct ibv_cq *cq, double seconds);
 bool wc_is(struct ibv_cq *cq, uint64_t wr_id, int status, struct ibv_wc *out, const char *fmt, ...)
 	printf_like(5, 6);
 
+/* Seconds after which what is kept before its turn is dropped: KEPT_MAX_AGE in keep.c */
+#define KEPT_AGE 20
+
 /* A limit for what should have happened long ago on the slowest machine */
 #define PATIENCE (30.0 * patience_times())
 

@@ -31,9 +31,6 @@ static struct end ea, eb;
 #define SIDE_BYTES (24LL << 20)
 #define LINK_BYTES (128LL << 20)
 
-/* And how long, seconds */
-#define MAX_AGE 20
-
 /* late.c's: packets that wait for memory, of a queue pair */
 #define WAIT_PKTS 2048
 
@@ -292,7 +289,7 @@ static void aged(void)
 	is(hw_counter(&ea, "stale_ack"), stale, "is acknowledged");
 	before = count(&eb);
 	forge_behind(&p, key);
-	for (double end = now() + 3 * MAX_AGE; (got = count(&eb)).dropped < before.dropped + 2; )
+	for (double end = now() + 3 * KEPT_AGE; (got = count(&eb)).dropped < before.dropped + 2; )
 		if (now() > end)
 			break;
 	is(got.dropped - before.dropped, 2, "they are dropped when they are old");
@@ -376,7 +373,7 @@ static void link_full(void)
 	}
 	full = available();
 	/* a packet pins the same each time */
-	if (now() - began > 0.8 * MAX_AGE) {
+	if (now() - began > 0.8 * KEPT_AGE) {
 		skip("this machine is too slow: what came first has aged", "a full link");
 		for (int i = 0; i < NUM; i++)
 			pair_destroy(&p[i]);

@@ -1189,14 +1189,20 @@ static bool fill(const struct pair *p, int fd, uint32_t *num, uint32_t len)
 	return *num < FULL;
 }
 
-/* What is held for so long is dropped: KEPT_MAX_AGE in keep.c */
-#define MAX_AGE	20
+static void again_end(struct matcher *m)
+{
+	qps_down(m);
+	while (event_wait(&eb, &(struct ibv_async_event) {}, 0))
+		;
+	qps_up(m, 0);
+}
 
 /*
  * b holds as much as it may, and then the message of a tag, whose memory is not there, comes.
- * Return: false if what came first may have been dropped by then.
+ * Return: false, with all ended, if what came first may have been dropped by then.
  */
-static bool again_start(struct matcher *m, int fd, const struct pair *p, const uint8_t *body)
+static bool again_start(struct matcher *m, int fd, const struct pair *p, const uint8_t *body,
+			const char *what)
 {
 	const double began = now();
 	uint32_t num = 0;
@@ -1207,16 +1213,11 @@ static bool again_start(struct matcher *m, int fd, const struct pair *p, const u
 	add(m, 77, 5, 0, 1000);
 	ok(fill(p, fd, &num, 4096) && fill(p, fd, &num, 0), "b holds all that it may");
 	forge_pkt(fd, p, 0, SEND_ONLY, 0xfffff0, body, 1000);
-	diag("%u packets in %.1f s", num, now() - began);
-	return now() - began < 0.8 * MAX_AGE;
-}
-
-static void again_end(struct matcher *m)
-{
-	qps_down(m);
-	while (event_wait(&eb, &(struct ibv_async_event) {}, 0))
-		;
-	qps_up(m, 0);
+	if (now() - began < 0.8 * KEPT_AGE)
+		return true;
+	skip("this machine is too slow: what came first has aged", "%s", what);
+	again_end(m);
+	return false;
 }
 
 static void again(struct matcher *m, int fd, uint8_t opcode, const uint8_t *in_place, uint32_t len,
@@ -1227,11 +1228,8 @@ static void again(struct matcher *m, int fd, uint8_t opcode, const uint8_t *in_p
 	double end;
 
 	put_tmh(body, IBV_TMH_EAGER, 5);
-	if (!again_start(m, fd, &p, body)) {
-		skip("this machine is too slow: what came first has aged", "%s", what);
-		again_end(m);
+	if (!again_start(m, fd, &p, body, what))
 		return;
-	}
 	/* as long as somebody brings the memory, what comes is dropped, too */
 	end = now() + PATIENCE;
 	do
@@ -1251,11 +1249,8 @@ static void again_rewritten(struct matcher *m, int fd)
 	double end;
 
 	put_tmh(body, IBV_TMH_EAGER, 5);
-	if (!again_start(m, fd, &p, body)) {
-		skip("this machine is too slow: what came first has aged", "other bytes");
-		again_end(m);
+	if (!again_start(m, fd, &p, body, "other bytes"))
 		return;
-	}
 	memset(body + TMH, 7, sizeof(body) - TMH);
 	end = now() + PATIENCE;
 	do

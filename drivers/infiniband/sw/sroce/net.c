@@ -609,6 +609,14 @@ static int rx_sdif(const struct sk_buff *skb, bool ipv6)
 	return ipv6 ? inet6_sdif(skb) : inet_sdif(skb);
 }
 
+/* The netdev that the packet came by, a VRF's apart; NULL if it has gone. */
+static struct net_device *rx_ndev(const struct rx_burst *rx)
+{
+	const int sdif = rx_sdif(rx->skb, rx->ipv6);
+
+	return sdif ? dev_get_by_index_rcu(dev_net(rx->skb->dev), sdif) : rx->skb->dev;
+}
+
 /* Is it this link's netdev? */
 static bool came_by(const struct sk_buff *skb, bool ipv6, const struct sroce_dev *sdev)
 {
@@ -635,11 +643,9 @@ static union ib_gid rx_dgid(const struct rx_burst *rx)
 static const struct ib_gid_attr *rx_gid(const struct rx_burst *rx, struct sroce_dev *sdev,
 					const union ib_gid *gid)
 {
-	const int sdif = rx_sdif(rx->skb, rx->ipv6);
+	struct net_device *ndev = rx_ndev(rx);
 	const struct ib_gid_attr *attr;
-	struct net_device *ndev;
 
-	ndev = sdif ? dev_get_by_index_rcu(dev_net(rx->skb->dev), sdif) : rx->skb->dev;
 	if (!ndev)
 		return ERR_PTR(-ENOENT);
 	attr = rdma_find_gid_by_port(&sdev->ibdev, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, ndev);
@@ -662,17 +668,15 @@ static const struct ib_gid_attr *rx_gid(const struct rx_burst *rx, struct sroce_
  */
 static bool came_above(const struct rx_burst *rx, const struct sroce_dev *sdev)
 {
-	struct net *net = dev_net(rx->skb->dev);
-	const int sdif = rx_sdif(rx->skb, rx->ipv6);
 	struct net_device *lower, *upper;
 
 	if (came_by(rx->skb, rx->ipv6, sdev))
 		return true;
-	upper = sdif ? dev_get_by_index_rcu(net, sdif) : rx->skb->dev;
+	upper = rx_ndev(rx);
 	if (!upper || !(is_vlan_dev(upper) || netif_is_bridge_master(upper) ||
 			netif_is_lag_master(upper)))
 		return false;
-	lower = dev_get_by_index_rcu(net, sdev->ifindex);
+	lower = dev_get_by_index_rcu(dev_net(rx->skb->dev), sdev->ifindex);
 	return lower && netdev_has_upper_dev_all_rcu(lower, upper);
 }
 
@@ -766,10 +770,10 @@ static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 
 	list_for_each_entry_rcu(sdev, &rx->snet->devs, net_entry) {
 		/* two links of one network get one copy each */
-		if (!came_above(rx, sdev))
-			continue;
 		group = sroce_mcast_find(sdev, &mgid);
-		for (i = 0; group && i < group->num; i++) {
+		if (!group || !came_above(rx, sdev))
+			continue;
+		for (i = 0; i < group->num; i++) {
 			packet->pkt.qpn = group->qpn[i];
 			rx_packet(rx, packet);
 		}

@@ -26,7 +26,7 @@
 
 /*
  * READs and ATOMICs take PSNs that acknowledgements do not name, and a requester takes what is
- * half of all of them back for one ahead (9.7.1). With the largest READ, 2^22, that is a step and another.
+ * half of all of them back for one ahead (9.7.1). With the largest READ, 2^22, that is two steps.
  */
 #define ACK_PSN_REACH	(1U << 21)
 

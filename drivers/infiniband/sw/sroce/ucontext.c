@@ -214,6 +214,8 @@ int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entri
 /**
  * sroce_queue_some - how many entries of a ring may be copied with its lock held
  * @q: the ring
+ *
+ * Return: at least one; no entry is as long as that.
  */
 u32 sroce_queue_some(const struct sroce_queue *q)
 {
