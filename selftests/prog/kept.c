@@ -28,7 +28,7 @@ static struct end ea, eb;
 
 /* keep.c's bounds: of a side of a queue pair, and of a link */
 #define SIDE_PKTS 8192
-#define SIDE_BYTES (24LL << 20)
+#define SIDE_BYTES (32LL << 20)
 #define LINK_BYTES (128LL << 20)
 
 /* late.c's: packets that wait for memory, of a queue pair */

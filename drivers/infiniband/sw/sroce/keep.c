@@ -18,8 +18,11 @@
 #include "sroce.h"
 #include "trace.h"
 
-/* Of a side of a queue pair. A window of single packets pins twice its bytes, or more. */
-#define KEPT_MAX_BYTES	(3 * SROCE_WINDOW_MAX)
+/*
+ * Of a side of a queue pair. A window of single packets pins twice its bytes, or more; of drivers
+ * that cut pages into packets more than three times, as each page is charged for beside them.
+ */
+#define KEPT_MAX_BYTES	(4 * SROCE_WINDOW_MAX)
 
 /*
  * Where a packet's turn does not come for so long, its sender has either given up or never was the
