@@ -10,7 +10,7 @@ src := drivers/infiniband/sw/sroce
 
 # The running kernel's headers, or else the newest there are.
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
-	$(shell ls -d /usr/src/linux-headers-*-amd64 2>/dev/null | sort -Vr))
+	$(shell ls -d /usr/src/linux-headers-*-amd64 2>/dev/null | grep -v -e -rt- -e -cloud- | sort -Vr))
 release = $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' $(KDIR)/include/generated/utsrelease.h 2>/dev/null)
 
 # Where the module is built. Kernels of one name need one each: set it.
@@ -25,17 +25,19 @@ in_root = $(if $(filter-out bookworm,$(KERNEL)),tools/lab/root $(KERNEL))
 moddir ?= /lib/modules
 sysconfdir ?= /etc
 libdir ?= /usr/lib/$(shell $(CC) -print-multiarch)
+mandir ?= /usr/share/man
+srcdir ?= /usr/src
 
 step = @printf '  %-8s %s\n'
 
 help:
 	@echo 'make TARGET [VARIABLE=VALUE...]'
 	@echo
-	@sed -n 's/^#: \([^ ]*\) */  \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -n 's/^#: \([^ ]*\) */  \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 17
 	@echo
 	@echo '  KDIR=$(KDIR)'
 	@echo '  BUILD=$(BUILD)   (built sroce.ko)'
-	@echo '  DESTDIR=, moddir=$(moddir), libdir=$(libdir), sysconfdir=$(sysconfdir)'
+	@echo '  DESTDIR=, moddir=$(moddir), libdir=$(libdir), sysconfdir=$(sysconfdir), mandir=$(mandir), srcdir=$(srcdir)'
 	@echo '  KERNEL=$(KERNEL)   (booted by demo and check; one of $(shell tools/lab/kernel -l))'
 
 #: deps       install what is missing to build and test (apt; asks for root)
@@ -77,31 +79,65 @@ kverbs ceiling planted wrong:
 	$(step) MODULE '$(BUILD)/$@ for $(release)'
 	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD))/$@ $(if $(V),,-s) $(or $(OBJECT),modules)
 
-#: provider   build the library by which programs use it
+#: provider   build the library by which programs use it; RDMA_CORE=DIRECTORY has that's sources
 provider:
 	$(step) PROVIDER build/provider
-	+@$(MAKE) -s -C tools/provider
+	+@$(MAKE) -s -C tools/provider $(in_provider)
+
+# a path is as seen from here
+in_provider = $(if $(RDMA_CORE),RDMA_CORE='$(abspath $(RDMA_CORE))')
 
 #: install    copy both into the system, or below DESTDIR; builds only what was not built
-install:
+install: install-module install-provider
+
+#: install-dkms  as install, but the module through DKMS: for each kernel that comes, signed for Secure Boot
+install-dkms: install-provider
+
+install-module:
 	@[ -f $(BUILD)/sroce.ko ] || $(MAKE) modules
-	@[ -n "$$(ls build/provider/libsroce-rdmav*.so 2>/dev/null)" ] || $(MAKE) provider
 	$(step) INSTALL '$(DESTDIR)$(moddir)/$(release)/updates/sroce.ko'
 	@install -D -m 644 $(BUILD)/sroce.ko '$(DESTDIR)$(moddir)/$(release)/updates/sroce.ko'
-	$(step) INSTALL '$(DESTDIR)$(libdir)/libibverbs/libsroce-rdmav*.so'
-	@install -d '$(DESTDIR)$(libdir)/libibverbs' '$(DESTDIR)$(sysconfdir)/libibverbs.d'
-	@install -m 644 build/provider/libsroce-rdmav*.so '$(DESTDIR)$(libdir)/libibverbs/'
-	$(step) INSTALL '$(DESTDIR)$(sysconfdir)/libibverbs.d/sroce.driver'
-	@echo 'driver sroce' >'$(DESTDIR)$(sysconfdir)/libibverbs.d/sroce.driver'
 	@[ -n '$(DESTDIR)' ] || depmod -a '$(release)'
+	@[ -n '$(DESTDIR)' ] || [ '$(release)' = "$$(uname -r)" ] || \
+		printf '  %-8s %s\n' NOTE "this is for $(release), but $$(uname -r) runs: reboot, or install that's headers and make it again"
 
-#: uninstall  remove what install copied
+install-provider:
+	@$(MAKE) -s -C tools/provider fits $(in_provider) 2>/dev/null || $(MAKE) provider
+	+@$(MAKE) -s -C tools/provider install $(in_provider) DESTDIR='$(DESTDIR)' libdir='$(libdir)' sysconfdir='$(sysconfdir)'
+	$(step) INSTALL '$(DESTDIR)$(mandir)/man7/sroce.7'
+	@install -D -m 644 Documentation/sroce.7 '$(DESTDIR)$(mandir)/man7/sroce.7'
+
+dkms_version := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
+dkms_src = $(DESTDIR)$(srcdir)/sroce-$(dkms_version)
+DKMS ?= dkms
+
+# Of what was there under this name nothing is left, as it may be an older tree.
+install-dkms:
+	@command -v $(DKMS) >/dev/null || { echo "there is no dkms: apt-get install dkms" >&2; exit 1; }
+	@[ -n '$(DESTDIR)' ] || $(DKMS) remove sroce/$(dkms_version) --all >/dev/null 2>&1 || true
+	$(step) INSTALL '$(dkms_src)'
+	@rm -rf '$(dkms_src)'
+	@install -d '$(dkms_src)/$(src)' '$(dkms_src)/include'
+	@cp -r Makefile dkms.conf '$(dkms_src)'
+	@cp -r include/. '$(dkms_src)/include'
+	@cp -r $(src)/. '$(dkms_src)/$(src)'
+	@[ -n '$(DESTDIR)' ] || $(DKMS) install sroce/$(dkms_version) -k '$(release)'
+
+#: uninstall  remove what these have installed, of all kernels
 uninstall:
-	$(step) REMOVE 'sroce of $(release)'
-	@rm -f '$(DESTDIR)$(moddir)/$(release)/updates/sroce.ko' \
+	@for ko in '$(DESTDIR)$(moddir)'/*/updates/sroce.ko; do \
+		[ -f "$$ko" ] || continue; \
+		printf '  %-8s %s\n' REMOVE "$$ko"; \
+		rm -f "$$ko"; \
+		rel=$${ko%/updates/sroce.ko}; \
+		[ -n '$(DESTDIR)' ] || depmod -a "$${rel##*/}"; \
+	done
+	@[ -n '$(DESTDIR)' ] || [ ! -d '$(dkms_src)' ] || $(DKMS) remove sroce/$(dkms_version) --all
+	$(step) REMOVE 'the library, the manual page and what DKMS builds from'
+	@rm -rf '$(dkms_src)' \
 		'$(DESTDIR)$(libdir)'/libibverbs/libsroce-rdmav*.so \
-		'$(DESTDIR)$(sysconfdir)/libibverbs.d/sroce.driver'
-	@[ -n '$(DESTDIR)' ] || depmod -a '$(release)'
+		'$(DESTDIR)$(sysconfdir)/libibverbs.d/sroce.driver' \
+		'$(DESTDIR)$(mandir)/man7/sroce.7'
 
 #: demo       boot a VM and send messages between two hosts in it
 demo: lab
@@ -132,7 +168,8 @@ check-apps:
 #: check-static what compilers and readers of the source say, for each of the three kernels; for a big-endian machine
 s390 := build/s390
 
-$(s390)/ready: $(addprefix tools/lab/,rdma.config s390.config)
+# (deps first: apt can't run twice at a time)
+$(s390)/ready: $(addprefix tools/lab/,rdma.config s390.config) | deps
 	@tools/lab/linux s390 $(s390)
 
 check-static: $(s390)/ready
@@ -143,10 +180,10 @@ check-static: $(s390)/ready
 #: check-debug as check, in a kernel that looks for faults (KASAN, UBSAN, lockdep ...), which is built first
 debug := build/uml-debug
 
-$(debug)/linux: $(addprefix tools/lab/,rdma.config uml.config uml-debug.config)
+$(debug)/linux: $(addprefix tools/lab/,rdma.config uml.config uml-debug.config) | deps
 	@tools/lab/uml build $(debug) debug
 
-check-debug: deps $(debug)/linux
+check-debug: $(debug)/linux
 	+@$(MAKE) built planted KDIR=$(debug)/obj ARCH=um
 	+@$(MAKE) -s -C selftests
 	@selftests/run -k $(debug) $(T)
@@ -156,10 +193,10 @@ smp := build/smp
 on_smp := planted xfer/many xfer/random xfer/two rings doorbell cq srq errors mr life/kill life/remove link netem recovery/recovery \
 	gaps/gaps kept kverbs hostile
 
-$(smp)/vmlinuz: $(addprefix tools/lab/,rdma.config smp.config)
+$(smp)/vmlinuz: $(addprefix tools/lab/,rdma.config smp.config) | deps
 	@tools/lab/linux smp $(smp)
 
-check-smp: deps $(smp)/vmlinuz
+check-smp: $(smp)/vmlinuz
 	+@$(MAKE) built planted KDIR=$(smp)/obj
 	+@$(MAKE) -s -C selftests
 	@selftests/run -j 1 -k $(smp) $(or $(T),$(on_smp))
@@ -173,7 +210,7 @@ check-model:
 bench: deps
 	@tools/bench/bench $(if $(QUICK),-q) $(if $(NETWORKS),-n) $(BENCH)
 
-# The machine ready, the kernel there, and both halves built for it.
+#: lab        what demo and check boot: the machine ready, the kernel there, and both halves built for it
 lab: deps
 	@tools/lab/kernel $(KERNEL) >/dev/null
 	+@$(in_root) $(MAKE) built KDIR=/usr/src/linux-headers-$(lab_kernel)
@@ -181,7 +218,7 @@ lab: deps
 built: modules
 	+@$(MAKE) kverbs ceiling provider
 
-# And the programs that test and measure them.
+#: tests      and the programs that test and measure them
 tests: lab
 	+@$(in_root) $(MAKE) -s -C selftests
 	+@$(in_root) $(MAKE) -s -C tools/bench
@@ -195,6 +232,6 @@ clean:
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules kverbs ceiling planted wrong provider install uninstall demo check check-long check-all check-apps \
+.PHONY: help deps modules kverbs ceiling planted wrong provider install install-module install-provider install-dkms uninstall demo check check-long check-all check-apps \
 	check-static check-debug check-smp check-model bench lab built tests clean distclean
 .DEFAULT_GOAL := help

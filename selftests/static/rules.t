@@ -21,6 +21,10 @@ fi
 is "$(grep -rlE 'LINUX_VERSION_CODE|KERNEL_VERSION\(' drivers)" drivers/infiniband/sw/sroce/compat.h \
 	"what differs between kernels is in one file"
 
+# each counter, and how it is spelt
+is "$(sed -n 's/^\tX([A-Z_]*, "\([a-z_]*\)").*/\1/p' drivers/infiniband/sw/sroce/stats.h |
+      grep -vxFf <(grep -o '[a-z_]*' Documentation/sroce.7))" "" "the manual page has all counters"
+
 # What the kernel copies out to a program has no holes, which nobody would fill in.
 silent "the interface's structures have no holes" \
 	gcc -std=gnu11 -Wpadded -Werror -fsyntax-only -xc include/uapi/rdma/sroce-abi.h

@@ -1,0 +1,64 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# lab: timeout 900
+#
+# What make install and install-dkms put where, that DKMS can build from it, and that
+# uninstall leaves nothing of it.
+
+. "$(dirname "$0")/../lib.sh"
+need make cc
+cd "$REPO" || bail "no $REPO"
+[ ! -d "${LAB_KERNEL:-}/obj" ] || skip_all "nobody installs for this kernel"
+
+d=$TMP/root
+kdir=$(make help | sed -n 's/^ *KDIR=//p')
+rel=$(sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' "$kdir/include/generated/utsrelease.h")
+[ -n "$rel" ] || skip_all "no kernel headers"
+
+quiet() { # MAKE ARGS
+	make -s "$@" DESTDIR="$d" KDIR="$kdir" >"$TMP/log" 2>&1 || { sed 's/^/# /' "$TMP/log"; return 1; }
+}
+
+files() {
+	(cd "$d" && find . -type f | sort)
+}
+
+# An older kernel's, from before an upgrade
+old=$d/lib/modules/6.1.0-1-amd64/updates/sroce.ko
+
+quiet install
+is $? 0 "make install"
+cmp "build/$rel/sroce.ko" "$d/lib/modules/$rel/updates/sroce.ko"
+is $? 0 "the module is the one that was built"
+abi=$(readelf -W --dyn-syms "$(cc -print-file-name=libibverbs.so.1)" |
+	sed -n 's/.* verbs_register_driver_\([0-9]*\)@.*/\1/p' | tail -n 1)
+lib=$d/usr/lib/$(cc -print-multiarch)/libibverbs/libsroce-rdmav$abi.so
+cmp "build/provider/libsroce-rdmav$abi.so" "$lib"
+is $? 0 "the library has the name that this libibverbs looks for"
+is "$(grep -v '^#' "$d/etc/libibverbs.d/sroce.driver")" "driver sroce" "and libibverbs is told of it"
+is "$(files | grep -c man7/sroce.7)" 1 "the manual page"
+install -D -m 644 /dev/null "$old"
+quiet uninstall
+is $? 0 "make uninstall"
+is "$(files)" "" "nothing is left, of an older kernel either"
+
+quiet install-dkms
+is $? 0 "make install-dkms"
+is "$(files | grep -c '/sroce\.ko$')" 0 "no module of one kernel"
+if ! command -v dkms >/dev/null; then
+	skip "DKMS builds it" "needs dkms"
+elif [ "$(id -u)" != 0 ]; then
+	skip "DKMS builds it" "needs root, not to write a key of its own into this system"
+else
+	# shellcheck disable=SC2016 # that shell's
+	unshare --mount --propagation private sh -c 'mount -t tmpfs none /var/lib/dkms &&
+		dkms build sroce/1 -k "$1" --kernelsourcedir "$2" --sourcetree "$3/usr/src" &&
+		find /var/lib/dkms -name sroce.ko\* -exec cp {} "$4" \;' - "$rel" "$kdir" "$d" "$TMP" >"$TMP/log" 2>&1 ||
+		sed 's/^/# /' "$TMP/log"
+	is "$(modinfo -F vermagic "$TMP"/sroce.ko* 2>/dev/null)" "$(modinfo -F vermagic "build/$rel/sroce.ko")" \
+		"DKMS builds it for $rel"
+	is "$(modinfo -F alias "$TMP"/sroce.ko* 2>/dev/null)" "rdma-link-sroce" "and rdma link add finds it"
+fi
+quiet uninstall
+is "$(files)" "" "nothing is left of that"
+done_testing
