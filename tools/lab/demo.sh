@@ -9,9 +9,9 @@ usage() {
 	cat <<-EOT
 	usage: tools/lab/demo.sh [-h] [TYPE]
 
-	Make two hosts of network namespaces, a and b, joined by a veth pair; add an
-	RDMA link of TYPE (sroce) on each; run ibv_rc_pingpong between them over IPv4
-	and over IPv6. Everything is removed at the end.
+	Make two hosts of network namespaces, demo-a and demo-b, joined by a veth pair;
+	add an RDMA link of TYPE (sroce) on each, demo0 and demo1; run ibv_rc_pingpong
+	between them over IPv4 and over IPv6. All of these are removed at the end.
 
 	As root, in a VM (make demo) or on a machine where sroce is installed.
 	EOT
@@ -31,12 +31,18 @@ die() {
 	exit 1
 }
 
+# What was made, the last first
 cleanup() {
-	rdma link del roce0 2>/dev/null
-	rdma link del roce1 2>/dev/null
-	ip netns del a 2>/dev/null
-	ip netns del b 2>/dev/null
+	set +e
+	for undo in "${made[@]}"; do
+		$undo 2>/dev/null
+	done
 	rm -f "$log"
+}
+
+make() { # UNDO COMMAND...
+	"${@:2}" || die "cannot $(printf '%s ' "${@:2}")"
+	made=("$1" "${made[@]}")
 }
 
 host() { # NAMESPACE NETDEV NUMBER
@@ -69,16 +75,16 @@ gid_index() { # DEVICE GID
 pingpong() { # GID_OF_A GID_OF_B
 	local ga gb server
 
-	ga=$(gid_index roce0 "$1")
-	gb=$(gid_index roce1 "$2")
-	timeout 60 ip netns exec a ibv_rc_pingpong -d roce0 -g "$ga" -n 1000 >"$log" 2>&1 &
+	ga=$(gid_index demo0 "$1")
+	gb=$(gid_index demo1 "$2")
+	timeout 60 ip netns exec demo-a ibv_rc_pingpong -d demo0 -g "$ga" -n 1000 >"$log" 2>&1 &
 	server=$!
-	until ip netns exec a ss -Hltn | grep -q :18515; do
+	until ip netns exec demo-a ss -Hltn | grep -q :18515; do
 		kill -0 $server 2>/dev/null || { cat "$log"; die "the server did not start"; }
 		sleep 0.1
 	done
 	echo "b, the client:"
-	timeout 60 ip netns exec b ibv_rc_pingpong -d roce1 -g "$gb" -n 1000 192.168.77.1 2>&1 | sed 's/^ */  /' || {
+	timeout 60 ip netns exec demo-b ibv_rc_pingpong -d demo1 -g "$gb" -n 1000 192.168.77.1 2>&1 | sed 's/^ */  /' || {
 		kill $server 2>/dev/null || true
 		echo "a, the server:"
 		sed 's/^ */  /' "$log"
@@ -94,21 +100,23 @@ case $type in
 sroce) module=sroce ;;
 *) module=rdma_$type ;;
 esac
+made=()
 log=$(mktemp)
 trap cleanup EXIT
 
 heading "module $module on Linux $(uname -r)"
 modprobe -a ib_uverbs "$module" || die "cannot load $module: make install, or make demo for a VM"
-rdma system set netns shared
+mode=$(rdma system show | sed -n 's/.*netns \([a-z]*\).*/\1/p')
+[ "$mode" = shared ] || make "rdma system set netns $mode" rdma system set netns shared
 
 heading "hosts a and b"
-ip netns add a
-ip netns add b
-ip link add v0 netns a type veth peer name v1 netns b
-host a v0 1
-host b v1 2
-ip netns exec a rdma link add roce0 type "$type" netdev v0
-ip netns exec b rdma link add roce1 type "$type" netdev v1
+make "ip netns del demo-a" ip netns add demo-a
+make "ip netns del demo-b" ip netns add demo-b
+ip link add v0 netns demo-a type veth peer name v1 netns demo-b
+host demo-a v0 1
+host demo-b v1 2
+make "rdma link del demo0" ip netns exec demo-a rdma link add demo0 type "$type" netdev v0
+make "rdma link del demo1" ip netns exec demo-b rdma link add demo1 type "$type" netdev v1
 rdma link show
 
 heading "RC ping-pong over IPv4"
