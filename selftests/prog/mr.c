@@ -200,7 +200,27 @@ static void rereg(void)
 			ro, BUF, ALL), "not to what may not be touched");
 	is(rdma_read(&p, (uintptr_t)x, 9000, rkey), 0, "the region is what it was");
 	refused((uintptr_t)x, rkey, 8, IBV_WR_RDMA_WRITE, "written");
+
+	is(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			LW | RW | IBV_ACCESS_ZERO_BASED), 0, "zero-based");
+	is(rdma_write(&p, 100, 5000, rkey), 0, "written");
+	ok(pattern_check(x + 100, key, 0, 5000) < 0, "there it is");
+	is(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, LW | RW), 0, "no more");
+	refused(100, rkey, 8, IBV_WR_RDMA_WRITE, "from 0 on");
+	is(rdma_write(&p, (uintptr_t)x + 7000, 5000, rkey), 0, "written where it was");
+	ok(pattern_check(x + 7000, key, 0, 5000) < 0, "there it is");
 	dereg(mr);
+
+	mr = ibv_reg_mr_iova(eb.pd, x, BUF, -(uint64_t)BUF, LW | RW | RR);
+	if (ok(mr, "up to the last address of all")) {
+		is(rdma_write(&p, -9000ULL, 9000, mr->rkey), 0, "written");
+		ok(pattern_check(x + BUF - 9000, key, 0, 9000) < 0, "there it is");
+		is(rdma_read(&p, -9000ULL, 9000, mr->rkey), 0, "read");
+		refused(-4ULL, mr->rkey, 8, IBV_WR_RDMA_WRITE, "around it");
+		refused(-4ULL, mr->rkey, 8, IBV_WR_RDMA_READ, "read around it");
+		dereg(mr);
+	}
+	ok(!ibv_reg_mr_iova(eb.pd, x, BUF, -(uint64_t)BUF + 4096, LW), "no further");
 
 	mprotect(ro, BUF, PROT_READ);
 	mr = ibv_reg_mr(eb.pd, ro, BUF, RR);

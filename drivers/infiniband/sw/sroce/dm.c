@@ -31,11 +31,14 @@ static struct sroce_dm *to_sdm(struct ib_dm *ibdm)
 static bool dm_take(struct sroce_dev *sdev, size_t size)
 {
 	const long n = size >> PAGE_SHIFT;
+	long taken = atomic_long_read(&sdev->dm_pages);
 
-	if (atomic_long_add_return(n, &sdev->dm_pages) <= SROCE_MAX_DM >> PAGE_SHIFT)
-		return true;
-	atomic_long_sub(n, &sdev->dm_pages);
-	return false;
+	/* who asks for too much is in nobody's way */
+	do {
+		if (taken + n > SROCE_MAX_DM >> PAGE_SHIFT)
+			return false;
+	} while (!atomic_long_try_cmpxchg(&sdev->dm_pages, &taken, taken + n));
+	return true;
 }
 
 /**

@@ -172,12 +172,11 @@ struct ib_mr *sroce_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 lengt
 {
 	struct sroce_mem mem = {};
 	struct ib_mr *ibmr;
-	u64 end;
 	int err;
 
 	if (SROCE_REG_MR_HAS_DMAH || access & ~(SROCE_ACCESS_SUPPORTED & ~IB_ACCESS_ON_DEMAND))
 		return ERR_PTR(-EOPNOTSUPP);
-	if (!sroce_udata_clear(sroce_dmabuf_udata(attrs)) || check_add_overflow(iova, length, &end))
+	if (!sroce_udata_clear(sroce_dmabuf_udata(attrs)) || !sroce_mr_suits(iova, length))
 		return ERR_PTR(-EINVAL);
 
 	err = dmabuf_get(&mem, ibpd->device, fd, offset, length);

@@ -405,6 +405,18 @@ static void mr_drain(struct sroce_mr *mr)
 }
 
 /**
+ * sroce_mr_suits - can there be a region at these addresses?
+ * @iova: the address that work requests will use
+ * @length: bytes
+ *
+ * Any context. Its last byte may be the last one of all.
+ */
+bool sroce_mr_suits(u64 iova, u64 length)
+{
+	return !length || iova <= U64_MAX - (length - 1);
+}
+
+/**
  * sroce_mr_create - make a region of memory that has been got
  * @pd: protection domain
  * @mem: the memory; the region's only if it is made
@@ -430,6 +442,7 @@ struct ib_mr *sroce_mr_create(struct ib_pd *pd, const struct sroce_mem *mem, u64
 	region->mr = mr_alloc(pd, mem, iova, length, access);
 	if (!region->mr)
 		goto err_region;
+	region->iova = iova;
 	err = sroce_key_alloc(sdev, region->mr, &key);
 	if (err)
 		goto err_mr;
@@ -468,12 +481,11 @@ struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 i
 {
 	struct sroce_mem mem = {};
 	struct ib_mr *ibmr;
-	u64 end;
 	int err;
 
 	if (SROCE_REG_MR_HAS_DMAH || access & ~SROCE_ACCESS_SUPPORTED)
 		return ERR_PTR(-EOPNOTSUPP);
-	if (!sroce_udata_clear(udata) || check_add_overflow(iova, length, &end))
+	if (!sroce_udata_clear(udata) || !sroce_mr_suits(iova, length))
 		return ERR_PTR(-EINVAL);
 
 	err = mem_get(ibpd, start, length, access, &mem);
@@ -545,7 +557,6 @@ struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 
 	struct sroce_mem mem = old->mem;
 	struct sroce_mr *mr;
 	bool fresh;
-	u64 end;
 	int err;
 
 	if (!(flags & IB_MR_REREG_ACCESS))
@@ -554,13 +565,13 @@ struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 
 	if (!(flags & IB_MR_REREG_TRANS)) {
 		start = mem.start;
 		length = old->length;
-		iova = old->iova;
+		iova = region->iova;
 		if (fresh && !mem_is_ours(&mem))
 			return ERR_PTR(-EINVAL);
 	}
 	if (access & ~SROCE_ACCESS_SUPPORTED)
 		return ERR_PTR(-EOPNOTSUPP);
-	if (!sroce_udata_clear(udata) || check_add_overflow(iova, length, &end))
+	if (!sroce_udata_clear(udata) || !sroce_mr_suits(iova, length))
 		return ERR_PTR(-EINVAL);
 
 	if (fresh) {
@@ -577,6 +588,7 @@ struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 
 			mem_release(&mem);
 		return ERR_PTR(err);
 	}
+	region->iova = iova;
 	if (fresh)
 		mem_release(&old->mem);
 	kfree_rcu(old, rcu);

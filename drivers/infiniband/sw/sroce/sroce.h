@@ -142,10 +142,12 @@ struct sroce_mr {
  * struct sroce_region - a memory region
  * @ibmr: the core's
  * @mr: the data path's; registered again, it becomes another
+ * @iova: what work requests use, where it is not zero-based
  */
 struct sroce_region {
 	struct ib_mr ibmr;
 	struct sroce_mr *mr;
+	u64 iova;
 };
 
 /**
@@ -1735,6 +1737,7 @@ struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 
 int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct sroce_mr *sroce_mr_get(struct ib_pd *pd, u32 lkey);
 struct sroce_mr *sroce_mr_get_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, u64 *addr,
+bool sroce_mr_suits(u64 iova, u64 length);
 				     u64 len, int access);
 bool sroce_mr_allows_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, int access);
 void sroce_mr_put(struct sroce_mr *mr);
