@@ -25,6 +25,17 @@ static void kick(struct sroce_qp *qp)
 		sroce_qp_kick(qp);
 }
 
+/*
+ * What has been published may be completed at once, and its consumer may then destroy the queue
+ * pair while who posted is still in kick(): the number is used from before that on.
+ */
+static void post_end(struct sroce_qp *qp, struct sroce_qpn *num, bool wake)
+{
+	if (wake)
+		kick(qp);
+	sroce_qpn_unuse(num);
+}
+
 /* Entries that may be produced; an entry is free once it has been copied. */
 static u32 ring_room(const struct sroce_queue *q)
 {
@@ -227,13 +238,14 @@ int sroce_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		    const struct ib_send_wr **bad_wr)
 {
 	struct sroce_qp *qp = to_sqp(ibqp);
+	struct sroce_qpn *num = qp->num;
 	struct sroce_sq *sq = &qp->sq;
 	unsigned long flags;
 	u32 prod, room;
 	bool wake;
 	int err = 0;
 
-	if (READ_ONCE(qp->state) < IB_QPS_RTS) {
+	if (READ_ONCE(qp->state) < IB_QPS_RTS || !sroce_qpn_use(num)) {
 		*bad_wr = wr;
 		return -EINVAL;
 	}
@@ -251,8 +263,7 @@ int sroce_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	wake = ring_publish(&sq->q, prod);
 	spin_unlock_irqrestore(&sq->post_lock, flags);
 
-	if (wake)
-		kick(qp);
+	post_end(qp, num, wake);
 	return err;
 }
 
@@ -324,13 +335,14 @@ int sroce_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		    const struct ib_recv_wr **bad_wr)
 {
 	struct sroce_qp *qp = to_sqp(ibqp);
+	struct sroce_qpn *num = qp->num;
 	struct sroce_rq *rq = &qp->rq;
 	unsigned long flags;
 	bool wake;
 	int err;
 
 	/* with a shared receive queue there is no ring */
-	if (READ_ONCE(qp->state) == IB_QPS_RESET || !rq->q.ring) {
+	if (READ_ONCE(qp->state) == IB_QPS_RESET || !rq->q.ring || !sroce_qpn_use(num)) {
 		*bad_wr = wr;
 		return -EINVAL;
 	}
@@ -340,8 +352,7 @@ int sroce_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	spin_unlock_irqrestore(&rq->post_lock, flags);
 
 	/* in ERR somebody has to flush it */
-	if (wake)
-		kick(qp);
+	post_end(qp, num, wake);
 	return err;
 }
 
