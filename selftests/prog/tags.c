@@ -752,6 +752,52 @@ static void rndv_one(struct matcher *m, uint32_t len, uint32_t room)
 		explain(&t);
 }
 
+#define LONG_RNDV	(MEM / 2)
+
+/*
+ * Who waits for what is solicited alone hears of the data that is fetched, too. Return: false if
+ * that was there before it waited.
+ */
+static bool rndv_solicited(struct matcher *m)
+{
+	struct pollfd event = { .fd = m->channel->fd, .events = POLLIN };
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(m->cq);
+	struct told t = {};
+	bool early, good;
+	void *ctx;
+
+	clear(m, 0, LONG_RNDV + GUARD);
+	fin_post(m, 3);
+	add(m, 88, 77, 0, LONG_RNDV);
+	put_tmh(at(m, 0, 0), IBV_TMH_RNDV, 77);
+	put_rvh(m, at(m, 0, 0), 4096, LONG_RNDV);
+	pattern_fill(at(m, 0, 4096), 77, 0, LONG_RNDV);
+	errno = POST(m->qp[0], .opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htobe32(HDRS),
+		     .num_sge = 1, .sg_list = SGE(at(m, 0, 0), HDRS, m->mr[0]->lkey),
+		     .send_flags = IBV_SEND_SOLICITED | IBV_SEND_SIGNALED);
+	if (errno)
+		die("post_send");
+	good = next_told(m, &t, PATIENCE) && t.flags == (MATCH | IBV_WC_WITH_IMM);
+	if (ibv_req_notify_cq(cq, 1))
+		die("req_notify_cq");
+	early = next_told(m, &t, 0);
+	if (!early) {
+		ok(poll(&event, 1, PATIENCE * 1000) == 1, "the data of a rendezvous is solicited");
+		good &= next_told(m, &t, PATIENCE);
+	}
+	/* what was armed in vain is not to be in the way */
+	while (poll(&event, 1, 0) == 1) {
+		if (ibv_get_cq_event(m->channel, &cq, &ctx))
+			die("get_cq_event");
+		ibv_ack_cq_events(cq, 1);
+	}
+	sent(m, IBV_WC_SUCCESS);
+	good &= t.flags == VALID && !t.status && fin_is(m, 3, 0) && data_is(m, 77, 0, LONG_RNDV);
+	if (!good && !ok(false, "a rendezvous"))
+		explain(&t);
+	return !early;
+}
+
 #define MANY	32
 #define PART	20000
 
@@ -852,6 +898,9 @@ static void test_rndv(void)
 		rndv_one(&m, lens[i], lens[i]);
 		rndv_one(&m, lens[i], lens[i] + 500);
 	}
+	for (i = 0; i < 200 && !rndv_solicited(&m); i++)
+		;
+	ok(i < 200, "who waited for it had to");
 	rndv_pieces(&m);
 	rndv_many(&m);
 	put_tmh(at(&m, 0, 0), IBV_TMH_RNDV, 999);

@@ -99,7 +99,7 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 		return;
 
 	sroce_doorbell_heard(qp);
-	switch (sroce_cq_post(sq->cq, &cqe, status != IB_WC_SUCCESS)) {
+	switch (sroce_cq_post(sq->cq, &cqe, solicited)) {
 	case SROCE_CQ_EVENT:
 		sroce_cq_notify(sq->cq);
 		break;
@@ -163,6 +163,8 @@ static enum ib_wc_status check_data(struct sroce_qp *qp, u32 index, u32 *length)
 }
 
 /* What can be said of a request without looking at memory regions. */
+	/* of a rendezvous: what is complete is the peer's message */
+	const bool solicited = status || (sq->tagged && wqe->flags & SROCE_WQE_SOLICITED);
 static enum ib_wc_status check_wqe(struct sroce_qp *qp, u32 index, u32 *length)
 {
 	const u8 flags = SROCE_WQE_FENCE | SROCE_WQE_SIGNALED | SROCE_WQE_SOLICITED |

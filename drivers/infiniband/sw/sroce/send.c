@@ -564,6 +564,13 @@ static enum send_result send_middles(struct send_turn *turn)
 	return SENT;
 }
 
+/* The peer has a completion of it: else the bit means nothing (9.2.3). */
+static bool solicits(const struct wire_opcode *row, const struct sroce_send_wqe *wqe)
+{
+	return wqe->flags & SROCE_WQE_SOLICITED && row->flags & WIRE_END &&
+	       (row->class == WIRE_CLASS_SEND || row->flags & WIRE_IMM);
+}
+
 static enum send_result send_packet(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;
@@ -605,7 +612,7 @@ static enum send_result send_packet(struct send_turn *turn)
 		return SEND_STOP;
 	}
 
-	wire_bth_put(p, opcode, last && wqe->flags & SROCE_WQE_SOLICITED, pad, SROCE_PKEY,
+	wire_bth_put(p, opcode, solicits(row, wqe), pad, SROCE_PKEY,
 		     qp->transport == WIRE_UD ? wqe->remote_qpn : qp->dqpn,
 		     ask && qp_reliable(qp), sq->psn_nxt);
 	put_headers(turn, row->flags, off, p + WIRE_BTH_LEN);

@@ -1149,12 +1149,14 @@ enum sroce_tm_kind {
  * @hdr: TMH and RVH, as far as they have come
  */
 struct sroce_tm_msg {
+ * @solicited: that of this packet; of a rendezvous, to be told when its data is there
 	enum sroce_tm_kind kind;
 	bool sync_req;
 	bool last;
 	u8 hdr[32];
 };
 
+	bool solicited;
 /**
  * struct sroce_res - a request whose response carries data, and may have to be
  * given again: a responder resource (IBTA Vol.1 9.7.4.1.4 and 9.7.5.1.2)

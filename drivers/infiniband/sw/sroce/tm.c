@@ -455,6 +455,7 @@ bool sroce_tm_match(struct sroce_qp *qp, const struct sroce_rx *rx)
 	msg->kind = SROCE_TM_NO_TAG;
 	msg->sync_req = false;
 	msg->last = rx->pkt.op->flags & WIRE_END;
+	msg->solicited = rx->pkt.solicited;
 	if (!get_header(rx, msg->hdr))
 		return false;
 	if (!has_tag(msg->hdr))
@@ -638,6 +639,7 @@ void sroce_tm_read(struct sroce_qp *qp)
 			.wr_id = wqe->wr_id,
 			.sg_list = (struct ib_sge *)wqe->sge,
 			.opcode = IB_WR_RDMA_READ,
+			.send_flags = qp->rq.tm_msg.solicited ? IB_SEND_SOLICITED : 0,
 		},
 		.remote_addr = wire_get64(hdr + RVH_VA),
 		.rkey = wire_get32(hdr + RVH_RKEY),
