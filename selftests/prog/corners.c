@@ -725,6 +725,44 @@ static void answers(void)
 	pair_destroy(&p);
 }
 
+/* A READ is longer than its responder's own queue: what that refuses is offered again, not lost */
+static void little_room(void)
+{
+	enum { LEN = 4 << 20, MTU = 1024 };
+	const struct pair_opts o = { .sq = 4, .rq = 1, .sge = 1, .buf = LEN,
+				     .access = IBV_ACCESS_REMOTE_READ };
+	long long sent, timeouts, probes, again;
+	struct pair p;
+
+	pair_create(&p, &ea, &eb, &o);
+	p.conn.mtu = IBV_MTU_1024;
+	p.conn.rd_atomic = 1;
+	p.conn.timeout = 20;
+	pair_connect(&p);
+	/* one burst, and part of another */
+	command("tc -n b qdisc add dev v1 root tbf rate 200mbit burst 70k limit 100k");
+	pattern_fill(p.buf[1], 5, 0, LEN);
+	memset(p.buf[0], 0, LEN);
+	sent = hw_counter(&eb, "tx_pkts");
+	timeouts = hw_counter(&ea, "local_ack_timeout_err");
+	probes = hw_counter(&ea, "tail_probes");
+	again = hw_counter(&ea, "retransmitted_pkts");
+	errno = POST(p.qp[0], .wr_id = 1, .send_flags = SIG, .opcode = IBV_WR_RDMA_READ,
+		     .num_sge = 1, .sg_list = SGE(p.buf[0], LEN, p.mr[0]->lkey),
+		     .wr.rdma = { .remote_addr = (uintptr_t)p.buf[1], .rkey = p.mr[1]->rkey });
+	if (errno)
+		die("post_send");
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a READ of 4 MiB");
+	is(pattern_check(p.buf[0], 5, 0, LEN), -1, "every byte");
+	is(hw_counter(&ea, "local_ack_timeout_err") - timeouts, 0, "no timeout");
+	/* lost, they were asked for once more for each burst: 62 times */
+	between(hw_counter(&ea, "retransmitted_pkts") - again, 0, 15, "requests sent again");
+	diag("%lld probes; %lld packets were written", hw_counter(&ea, "tail_probes") - probes,
+	     hw_counter(&eb, "tx_pkts") - sent);
+	command("tc -n b qdisc del dev v1 root");
+	pair_destroy(&p);
+}
+
 static long long band(unsigned int n)
 {
 	char cmd[80];
@@ -892,6 +930,7 @@ static const struct test tests[] = {
 	TEST(read_named),
 	TEST(ack_far_back),
 	TEST(answers),
+	TEST(little_room),
 	TEST(priority),
 	TEST(last_word),
 	TEST(ud_nowhere),

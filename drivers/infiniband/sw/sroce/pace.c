@@ -549,6 +549,23 @@ bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags)
 }
 
 /**
+ * sroce_pace_until - a side waits for a time, whatever its rate is
+ * @qp: queue pair; the caller owns the side
+ * @when: for when its tasklet runs, or before that: then it asks again
+ * @bit: set in @flags
+ * @flags: of that side
+ */
+void sroce_pace_until(struct sroce_qp *qp, ktime_t when, int bit, unsigned long *flags)
+{
+	struct sroce_pace *p = &qp->pace;
+
+	spin_lock_bh(&p->lock);
+	set_bit(bit, flags);
+	hrtimer_start(&p->timer, when, HRTIMER_MODE_ABS_SOFT);
+	spin_unlock_bh(&p->lock);
+}
+
+/**
  * sroce_pace_quantum - how many packets may leave at once
  * @qp: queue pair, with a rate
  */

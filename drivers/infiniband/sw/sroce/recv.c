@@ -352,6 +352,8 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	rq->num_res = 0;
 	rq->num_owed = 0;
 	rq->num_parts = 0;
+	rq->refusals = 0;
+	rq->backoff = 0;
 	rq->filled = false;
 	rq->goes_back = false;
 	rq->unreported = 0;

@@ -17,6 +17,13 @@
 /* Bursts that may be with the stack: with long ones, more than any wire holds */
 #define RESP_SKBS	32
 
+/*
+ * Times in a row that a local queue may refuse a response, 64 ms, the first wait doubled so often:
+ * a filter that drops looks the same. Then it is lost, and its requester asks again.
+ */
+#define RESP_REFUSALS	12
+#define RESP_DOUBLED	4U
+
 /* Times that a READ's requester is told that gaps may be asked for together: some get lost. */
 #define GREETINGS	8
 
@@ -410,20 +417,20 @@ static void res_over(struct sroce_rq *rq, struct sroce_res *res)
  * for another. The lock is held.
  *
  * By its place it is known, not by its PSN: a peer may have asked for as much as
- * all PSNs together, and so twice for one of them.
+ * all PSNs together, and so twice for one of them. Return: whether it counts.
  */
-static void res_done(struct sroce_qp *qp, struct sroce_res *res, const struct sroce_res *before,
+static bool res_done(struct sroce_qp *qp, struct sroce_res *res, const struct sroce_res *before,
 		     const struct sroce_res *done, enum resp_result result)
 {
 	struct sroce_rq *rq = &qp->rq;
 
 	if (!rq->num_res || res->psn != done->psn || res->msn != done->msn)
-		return;
+		return false;
 	if (done->next == res->num_pkts)
 		res->given = true;
 	if (!res->owed || res->start != before->start || res->next != before->next ||
 	    res->end != before->end)
-		return;
+		return false;
 	res->next = done->next;
 	if (result == RESP_ACCESS && res->given) {
 		/*
@@ -441,6 +448,33 @@ static void res_done(struct sroce_qp *qp, struct sroce_res *res, const struct sr
 	} else if (res->next == res->end) {
 		res_over(rq, res);
 	}
+	return true;
+}
+
+static bool same_place(const struct sroce_res *a, const struct sroce_res *b)
+{
+	return a->psn == b->psn && a->msn == b->msn && a->owed == b->owed && a->start == b->start &&
+	       a->next == b->next && a->end == b->end && a->resume == b->resume;
+}
+
+/*
+ * A local queue would not have what was written of @res. That is no loss, and it is owed as it was
+ * @before, unless anything has happened to it since @after. The lock is held.
+ */
+static void res_refused(struct sroce_rq *rq, struct sroce_res *res, const struct sroce_res *before,
+			const struct sroce_res *after)
+{
+	/* then, another part of it, or what follows such a part, has its turn */
+	const bool other = after->owed && (after->start != before->start ||
+					   (after->end != before->end && !before->resume));
+
+	if (!rq->num_res || other || !same_place(res, after))
+		return;
+	if (!res->owed) {
+		rq->num_owed++;
+		rq->first_owed = 0;
+	}
+	*res = *before;
 }
 
 /* An ACK names the last packet that arrived, a NAK the first that did not. */
@@ -464,12 +498,41 @@ static void ack_unsaid(struct sroce_qp *qp)
 
 static bool resp_blocked(struct sroce_qp *qp)
 {
+	struct sroce_rq *rq = &qp->rq;
+
+	if (unlikely(rq->backoff)) {
+		if (atomic_read(&qp->num->resp_skbs) >= rq->held &&
+		    ktime_before(ktime_get(), rq->backoff)) {
+			sroce_pace_until(qp, rq->backoff, SROCE_RESP_BLOCKED, &rq->flags);
+			return true;
+		}
+		rq->backoff = 0;
+	}
 	if (atomic_read(&qp->num->resp_skbs) < RESP_SKBS)
 		return false;
-	set_bit(SROCE_RESP_BLOCKED, &qp->rq.flags);
+	set_bit(SROCE_RESP_BLOCKED, &rq->flags);
 	/* pairs with tx_free(): it sees the bit, or we see its skb gone */
 	smp_mb__after_atomic();
 	return atomic_read(&qp->num->resp_skbs) >= RESP_SKBS;
+}
+
+/* Return: false if it has been refused for good. */
+static bool resp_refused(struct sroce_qp *qp, struct sroce_res *slot,
+			 const struct sroce_res *before, const struct sroce_res *after)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	if (++rq->refusals == RESP_REFUSALS)
+		return false;
+	spin_lock_bh(&rq->lock);
+	res_refused(rq, slot, before, after);
+	sroce_qp_unlock(qp);
+	rq->held = atomic_read(&qp->num->resp_skbs);
+	rq->backoff = ktime_add_ns(ktime_get(),
+				   SROCE_BACKOFF_NS << min(rq->refusals - 1, RESP_DOUBLED));
+	/* it looks at the time, and waits */
+	resp_blocked(qp);
+	return true;
 }
 
 /* One burst of the response in @slot, of which @res is a copy. Return: there may be more to say. */
@@ -477,15 +540,26 @@ static bool give_res(struct sroce_qp *qp, struct sroce_res *slot, struct sroce_r
 		     struct sroce_burst *b)
 {
 	const struct sroce_res before = *res;
+	struct sroce_rq *rq = &qp->rq;
 	enum resp_result result;
+	struct sroce_res after;
+	bool counts;
+	int err;
 
 	result = write_res(qp, res, b);
 	sroce_burst_seal(b);
-	spin_lock_bh(&qp->rq.lock);
-	res_done(qp, slot, &before, res, result);
+	spin_lock_bh(&rq->lock);
+	counts = res_done(qp, slot, &before, res, result);
+	after = *slot;
 	sroce_qp_unlock(qp);
-	if (sroce_burst_send(b))
+	err = sroce_burst_send(b);
+	if (unlikely(err)) {
 		sroce_qp_count(qp, TX_DROPPED);
+		if (err == -ENOBUFS && counts && resp_refused(qp, slot, &before, &after))
+			return false;
+	}
+	if (unlikely(rq->refusals))
+		rq->refusals = 0;
 	/* without memory for a single packet, the requester has to ask again */
 	return result != RESP_FAULT && (res->next != before.next || result == RESP_ACCESS);
 }

@@ -11,7 +11,6 @@
 #include "trace.h"
 
 /* A queue or the page allocator that was full; half a jiffy of the fastest HZ */
-#define BACKOFF_NS	(500 * NSEC_PER_USEC)
 
 /* Until a route is looked for again */
 #define ROUTE_MS	10
@@ -298,7 +297,7 @@ void sroce_retry_rnr(struct sroce_qp *qp, u8 code)
  */
 void sroce_retry_backoff(struct sroce_qp *qp)
 {
-	qp->sq.backoff = ktime_add_ns(ktime_get(), BACKOFF_NS);
+	qp->sq.backoff = ktime_add_ns(ktime_get(), SROCE_BACKOFF_NS);
 }
 
 /**

@@ -777,6 +777,9 @@ struct sroce_fault {
 /* Of a side of a queue pair that came before their turn; so far ahead is sent, too. */
 #define SROCE_KEPT_MAX_PKTS	8192
 
+/* What a local queue has refused is offered again after this, nanoseconds. */
+#define SROCE_BACKOFF_NS	(500 * NSEC_PER_USEC)
+
 /* What a requester has seen of its peer's way with packets before their turn. */
 enum sroce_peer {
 	SROCE_PEER_UNKNOWN,
@@ -1278,6 +1281,9 @@ enum sroce_resp_flag {
  *	being given
  * @num_parts: how many
  * @resp_fault: of memory that a READ's response comes from
+ * @refusals: of a response, in a row, by what sends it
+ * @backoff: until then, after one; 0 without
+ * @held: skbs that the stack had then: with fewer, there may be room sooner
  * @post_lock: kernel consumers: one producer at a time; any context
  * @tm_msg: with @tm: the message under way
  */
@@ -1337,6 +1343,9 @@ struct sroce_rq {
 	u32 num_owed;
 	u32 first_owed;
 	u32 num_parts;
+	u32 refusals;
+	int held;
+	ktime_t backoff;
 	spinlock_t post_lock;
 
 	/* as in struct sroce_sq */
@@ -2111,6 +2120,7 @@ bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags);
 u32 sroce_pace_quantum(struct sroce_qp *qp);
 void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response);
 
+void sroce_pace_until(struct sroce_qp *qp, ktime_t when, int bit, unsigned long *flags);
 /**
  * sroce_pace_open - may a queue pair send now, as far as its rate goes?
  * @qp: queue pair; the caller owns the side that sends
