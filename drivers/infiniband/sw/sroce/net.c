@@ -351,6 +351,7 @@ enum rx_side {
  * @ipv6: which it is
  * @snet: the namespace's links
  * @sdev: one of them, to count what belongs to no queue pair
+ * @guessed: it came by the netdev of none of them
  * @num: packets of it so far
  * @self: of this link, in memory that nobody else writes: there is no ICRC
  * @id_step: by how much the identification grows from packet to packet
@@ -373,6 +374,7 @@ struct rx_burst {
 	bool ipv6;
 	struct sroce_net *snet;
 	struct sroce_dev *sdev;
+	bool guessed;
 	u32 num;
 	bool self;
 	u32 id_step;
@@ -445,6 +447,21 @@ static bool same_vrf(const struct rx_burst *rx, int ifindex)
 	       l3mdev_master_ifindex_rcu(dev);
 }
 
+/* The netdev that a VRF's has taken the place of; 0 for none. */
+static int rx_sdif(const struct sk_buff *skb, bool ipv6)
+{
+	return ipv6 ? inet6_sdif(skb) : inet_sdif(skb);
+}
+
+/* fe80::/10 has a meaning on one link alone: did it come by the netdev? */
+static bool same_link(const struct rx_burst *rx, int ifindex)
+{
+	const struct sk_buff *skb = rx->skb;
+
+	return skb->dev->ifindex == ifindex || rx_sdif(skb, true) == ifindex ||
+	       (!rx->self && IP6CB(skb)->iif == ifindex);
+}
+
 /* RC: the two ends know each other's addresses (Annex A17.4.5). */
 static bool from_peer(const struct sroce_path *path, const struct rx_burst *rx)
 {
@@ -455,7 +472,9 @@ static bool from_peer(const struct sroce_path *path, const struct rx_burst *rx)
 		const struct ipv6hdr *ip = (const void *)rx->ip;
 
 		return ipv6_addr_equal(&ip->saddr, &path->daddr.in6) &&
-		       ipv6_addr_equal(&ip->daddr, &path->saddr.in6);
+		       ipv6_addr_equal(&ip->daddr, &path->saddr.in6) &&
+		       (!(ipv6_addr_type(&ip->daddr) & IPV6_ADDR_LINKLOCAL) ||
+			same_link(rx, path->oif));
 	} else {
 		const struct iphdr *ip = (const void *)rx->ip;
 
@@ -603,12 +622,6 @@ static void rx_request(struct rx_burst *rx, struct sroce_rx *packet)
 	rx->run_sq |= READ_ONCE(qp->state) == IB_QPS_ERR;
 }
 
-/* The netdev that a VRF's has taken the place of; 0 for none. */
-static int rx_sdif(const struct sk_buff *skb, bool ipv6)
-{
-	return ipv6 ? inet6_sdif(skb) : inet_sdif(skb);
-}
-
 /* The netdev that the packet came by, a VRF's apart; NULL if it has gone. */
 static struct net_device *rx_ndev(const struct rx_burst *rx)
 {
@@ -680,6 +693,15 @@ static bool came_above(const struct rx_burst *rx, const struct sroce_dev *sdev)
 	return lower && netdev_has_upper_dev_all_rcu(lower, upper);
 }
 
+/* As same_vrf(), of a netdev whose bridge or bond may be what is in a VRF */
+static bool above_in_vrf(const struct rx_burst *rx, int ifindex)
+{
+	const struct net_device *dev = rx->skb->dev;
+
+	return l3mdev_master_upper_ifindex_by_index_rcu(dev_net(dev), ifindex) ==
+	       l3mdev_master_ifindex_rcu(dev);
+}
+
 /*
  * Datagrams come from anybody in the networks that the link has an address in. Once for a run:
  * its packets came together, and to look for an address takes long.
@@ -692,7 +714,7 @@ static bool rx_ud_suits(const struct rx_burst *rx)
 
 	if (sdev->net != dev_net(rx->skb->dev))
 		return false;
-	if (came_by(rx->skb, rx->ipv6, sdev) || same_vrf(rx, sdev->ifindex))
+	if (came_by(rx->skb, rx->ipv6, sdev) || above_in_vrf(rx, sdev->ifindex))
 		return true;
 	if (sroce_skb_multicast(rx->skb, rx->ipv6))
 		return came_above(rx, sdev);
@@ -707,10 +729,14 @@ static bool rx_ud_suits(const struct rx_burst *rx)
 /* Can this queue pair have to do with the packet at all? */
 static bool rx_suits(const struct rx_burst *rx, const struct wire_pkt *pkt)
 {
+	const bool response = pkt->op->flags & WIRE_RESPONSE;
+
 	if (pkt->op->class == WIRE_CLASS_GAPS && qp_reliable(rx->qp))
 		return true;
+	/* XRC: an initiator has nobody's requests to take, and a target no responses */
 	if ((pkt->opcode & WIRE_TRANSPORT_MASK) != rx->qp->transport ||
-	    (rx->qp->transport == WIRE_UD && !rx->ud_suits)) {
+	    (rx->qp->transport == WIRE_UD && !rx->ud_suits) ||
+	    rx->qp->ibqp.qp_type == (response ? IB_QPT_XRC_TGT : IB_QPT_XRC_INI)) {
 		sroce_qp_count(rx->qp, RX_WRONG_STATE);
 		return false;
 	}
@@ -923,16 +949,19 @@ static u32 rx_middles(struct rx_burst *rx, u32 left, u32 seg)
 	return taken;
 }
 
-/* A link to count on: that of the netdev, or any of its namespace. */
-static struct sroce_dev *rx_dev(const struct sroce_net *snet, const struct sk_buff *skb, bool ipv6)
+/* A link to count on: that of the netdev, or any of its namespace that it may be for. */
+static struct sroce_dev *rx_dev(const struct sroce_net *snet, const struct sk_buff *skb, bool ipv6,
+				bool *guessed)
 {
 	struct sroce_dev *sdev, *any = NULL;
 
+	*guessed = false;
 	list_for_each_entry_rcu(sdev, &snet->devs, net_entry) {
 		if (came_by(skb, ipv6, sdev))
 			return sdev;
 		any = sdev;
 	}
+	*guessed = true;
 	return any;
 }
 
@@ -945,13 +974,16 @@ static bool rx_ce(const struct sk_buff *skb, bool ipv6)
 static struct rx_burst rx_start(struct net *net, struct sk_buff *skb, bool ipv6)
 {
 	struct sroce_net *snet = net_generic(net, sroce_net_id);
+	bool guessed;
+	struct sroce_dev *sdev = rx_dev(snet, skb, ipv6, &guessed);
 
 	return (struct rx_burst) {
 		.skb = skb,
 		.ip = skb_network_header(skb),
 		.ipv6 = ipv6,
 		.snet = snet,
-		.sdev = rx_dev(snet, skb, ipv6),
+		.sdev = sdev,
+		.guessed = guessed,
 		.ce = rx_ce(skb, ipv6),
 		.id_step = 1,
 		.qpn = ~0U,
@@ -963,18 +995,22 @@ static struct rx_burst rx_start(struct net *net, struct sk_buff *skb, bool ipv6)
 static void rx_segments(struct rx_burst *rx, u32 off, u32 seg)
 {
 	const bool multicast = sroce_skb_multicast(rx->skb, rx->ipv6);
-	u32 left = rx->skb->len - off;
+	const u32 len = rx->skb->len - off;
+	u32 left = len;
 
 	rx_piece(&rx->pos);
 	sroce_rx_copy(&rx->pos, NULL, off);
-	sroce_count(rx->sdev, RX_BURSTS);
-	sroce_count_add(rx->sdev, PORT_RCV_BYTES, left);
 	trace_sroce_receive(left, DIV_ROUND_UP(left, seg));
 	while (left) {
 		rx_segment(rx, min(left, seg));
 		left -= min(left, seg);
 		left -= rx_middles(rx, left, seg);
 	}
+	/* by a VLAN, a bridge, the loopback device: who it is for has the link that it came by */
+	if (rx->guessed && rx->qp)
+		rx->sdev = qp_dev(rx->qp);
+	sroce_count(rx->sdev, RX_BURSTS);
+	sroce_count_add(rx->sdev, PORT_RCV_BYTES, len);
 	sroce_count_at(rx->sdev, SROCE_CNT_PORT_UNI_RCV + multicast, rx->num);
 	run_end(rx);
 }
@@ -1087,6 +1123,9 @@ static unsigned int rx_steal(const struct nf_hook_state *state, struct sk_buff *
 	udp = (const void *)(skb->data + ip_len);
 	if (udp->dest != htons(WIRE_UDP_PORT))
 		return NF_ACCEPT;
+	/* a sender on this host may still write to its pages; from 7.2 on nobody else has asked */
+	if (skb_orphan_frags_rx(skb, GFP_ATOMIC))
+		return NF_DROP;
 	/* what a socket's receive path would ask */
 	if (ipv6 ? !xfrm6_policy_check(NULL, XFRM_POLICY_IN, skb) :
 		   !xfrm4_policy_check(NULL, XFRM_POLICY_IN, skb))

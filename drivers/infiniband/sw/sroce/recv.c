@@ -403,7 +403,8 @@ static void recv_fail(struct sroce_qp *qp, enum ib_wc_status status, enum wire_n
 		recv_refuse(qp, nak);
 		return;
 	}
-	sroce_qp_count(qp, SENT_ERR_NAK);
+	if (qp_reliable(qp))
+		sroce_qp_count(qp, SENT_ERR_NAK);
 	respond(qp, WIRE_AETH_NAK | nak);
 	recv_complete_err(qp, status);
 	sroce_qp_error_locked(qp);
