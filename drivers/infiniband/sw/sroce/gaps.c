@@ -290,19 +290,21 @@ ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now)
 }
 
 /* It has been late for too long. Return: packets that are lost by that. */
-static u32 give_up(struct sroce_sq *sq, struct sroce_gap *gap)
+static u32 give_up(struct sroce_sq *sq, struct sroce_gap *gap, u32 *at)
 {
+	const u32 psn = wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn;
+
 	gap->held = false;
 	gap->due = true;
 	sq->sweep.due = true;
-	return min_t(u32, gap->num, wire_psn_diff(gap_end(gap), sq->psn_una));
+	return sroce_send_lost(sq, at, psn, wire_psn_diff(gap_end(gap), psn), sq->sweep.implied);
 }
 
 /* As if its NAK came now: one packet is sent again by repair.c, several are by the sweep. */
-static u32 give_up_told(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
+static u32 give_up_told(struct sroce_sq *sq, struct sroce_gap *gap, u32 *at, ktime_t now)
 {
 	if (gap->num > 1)
-		return give_up(sq, gap);
+		return give_up(sq, gap, at);
 	sroce_gaps_sent(sq, gap, now);
 	return 1;
 }
@@ -319,7 +321,7 @@ bool sroce_gaps_release(struct sroce_qp *qp, ktime_t now)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_sweep *sweep = &sq->sweep;
 	bool oldest = false, told = false, alone = false;
-	u32 i, lost = 0;
+	u32 i, at = sq->una, lost = 0;
 
 	age(&sq->order, now);
 
@@ -334,9 +336,9 @@ bool sroce_gaps_release(struct sroce_qp *qp, ktime_t now)
 		if (gap->told && gap_has(gap, sq->psn_una)) {
 			told = true;
 			alone = gap->num == 1;
-			lost += give_up_told(sq, gap, now);
+			lost += give_up_told(sq, gap, &at, now);
 		} else {
-			lost += give_up(sq, gap);
+			lost += give_up(sq, gap, &at);
 		}
 	}
 	if (lost)
@@ -422,8 +424,8 @@ static void less_repair(const struct sroce_sq *sq, struct sroce_gap *gap, ktime_
 
 	if ((!r->due && !out) || (out && is_hole(sq, gap, r->end, r->sent, now)))
 		return;
-	/* all of a response that is missing is asked for at once */
-	num = out ? wire_psn_diff(r->end, sq->psn_una) : r->num;
+	/* all of a response that is missing is asked for at once, and a READ sent as a whole */
+	num = out ? wire_psn_diff(r->end, sq->psn_una) : max(r->num, sroce_send_whole(sq));
 	if (sq->sweep.implied || num >= gap->num) {
 		gap->due = false;
 		gap->sent = out ? r->sent : now;
@@ -476,7 +478,7 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 	const u32 end = wire_psn_add(sq->psn_una, gaps->end);
 	const struct sroce_sweep old = *sweep;
 	const ktime_t now = ktime_get();
-	u32 i, lost = 0;
+	u32 i, at = sq->una, lost = 0;
 
 	age(&sq->order, now);
 	sweep->due = sweep->request.due;
@@ -495,7 +497,8 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 		known = find_gap(&old, wire_psn_add(gap->psn, gap->num - 1));
 		if (known) {
 			inherit(sq, known, gap, now);
-			lost += known->held && gap->due ? gap->num : 0;
+			if (known->held && gap->due)
+				lost += sroce_send_lost(sq, &at, gap->psn, gap->num, implied);
 		} else if (!implied && wire_psn_diff(gap_end(gap), old.end) <= 0) {
 			/* or what responses told of has displaced it */
 			if (holds(sq))
@@ -503,14 +506,14 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 			else
 				sroce_gaps_sent(sq, gap, now);
 		} else {
-			const u32 num = gap->num;
+			const struct sroce_gap all = *gap;
 
 			if (!i)
 				less_repair(sq, gap, now);
 			if (gap->due && holds(sq))
 				hold(sq, gap, now);
 			else
-				lost += num;
+				lost += sroce_send_lost(sq, &at, all.psn, all.num, implied);
 			if (!i && gap->held)
 				still_told(sq, &old, gap);
 		}
@@ -607,6 +610,7 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 	sq->repair.peer = SROCE_PEER_KEEPS;
 	sq->repair.hold = false;
 	sq->sweep.arrived = gaps.end - num_missing(&gaps);
+	sq->sweep.arrived -= min(sq->sweep.arrived, sroce_send_spare(sq, &gaps));
 	sroce_gaps_arrived(sq, wire_psn_add(sq->psn_una, gaps.end));
 	if (timed_arrived(sq, &gaps))
 		sroce_retry_arrived(qp);

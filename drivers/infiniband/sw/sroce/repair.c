@@ -412,9 +412,11 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
 	if (ktime_compare(now, r->probe_due) < 0)
 		return;
 	r->probe_due = KTIME_MAX;
-	/* nothing is out, or it or all is about to be sent again */
-	if (sroce_repair_kept_back(qp, now) || sq->rnr_wait || sq->psn_nxt == sq->psn_una ||
-	    sroce_gaps_release(qp, now))
+	/*
+	 * Nothing is out, or it or all is about to be sent again: as soon as what held it back is
+	 * over, and the same timer may tell of that.
+	 */
+	if (r->due || sq->rnr_wait || sq->psn_nxt == sq->psn_una || sroce_gaps_release(qp, now))
 		return;
 	r->probes++;
 	sroce_qp_count(qp, TAIL_PROBES);

@@ -62,6 +62,88 @@ bool sroce_send_awaits(const struct sroce_sq *sq, u32 index)
 	return swqe->sent && !swqe->answered && takes_resource(swqe_op(sq, index));
 }
 
+/**
+ * sroce_send_whole - PSNs that leave with the oldest packet, if it is sent again
+ * @sq: send side; the caller owns it, and something is out
+ */
+u32 sroce_send_whole(const struct sroce_sq *sq)
+{
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
+
+	if (sq->una == sq->fetched || !swqe->sent || !takes_resource(swqe_op(sq, sq->una)))
+		return 1;
+	return max(wire_psn_diff(swqe->first_psn + swqe->num_pkts, sq->psn_una), 1);
+}
+
+/**
+ * sroce_send_lost - how many packets were lost where so many PSNs are missing?
+ * @sq: send side; the caller owns it
+ * @at: a request's first block, not behind those PSNs; on return, of one not behind their end,
+ *	to go on from with later ones
+ * @psn: the first
+ * @num: PSNs
+ * @implied: responses tell of it: then those are missing, and requests without one are not.
+ *	Else the peer does, and a request that takes the PSNs of its response is one packet
+ */
+u32 sroce_send_lost(const struct sroce_sq *sq, u32 *at, u32 psn, u32 num, bool implied)
+{
+	const u32 end = wire_psn_add(psn, num);
+	u32 lost = 0;
+
+	/* whatever it is of */
+	if (num == 1 && !implied)
+		return 1;
+	for (; *at != sq->fetched && sq_wqe(sq, *at)->sent; *at += sq_wqe(sq, *at)->num_blocks) {
+		const struct sroce_swqe *swqe = sq_wqe(sq, *at);
+		const u32 behind = wire_psn_add(swqe->first_psn, swqe->num_pkts);
+		u32 from = psn, to = end;
+
+		if (!swqe->num_pkts || wire_psn_diff(behind, psn) <= 0)
+			continue;
+		if (wire_psn_diff(swqe->first_psn, end) >= 0)
+			break;
+		if (wire_psn_diff(swqe->first_psn, from) > 0)
+			from = swqe->first_psn;
+		if (wire_psn_diff(behind, to) < 0)
+			to = behind;
+		if (implied)
+			lost += sroce_send_awaits(sq, *at) ? wire_psn_diff(to, from) : 0;
+		else
+			lost += takes_resource(swqe_op(sq, *at)) ? 1 : wire_psn_diff(to, from);
+		if (wire_psn_diff(behind, end) > 0)
+			break;
+	}
+	return lost;
+}
+
+/**
+ * sroce_send_spare - PSNs of what the peer keeps that stand for no packet
+ * @sq: send side; the caller owns it
+ * @gaps: what the peer says is missing
+ *
+ * A READ request takes those of its response, and is one.
+ */
+u32 sroce_send_spare(const struct sroce_sq *sq, const struct wire_gaps *gaps)
+{
+	u32 at, gap = 0, spare = 0, left = sq->num_rd;
+
+	for (at = sq->una; left && at != sq->fetched; at += sq_wqe(sq, at)->num_blocks) {
+		const struct sroce_swqe *swqe = sq_wqe(sq, at);
+		const s32 off = wire_psn_diff(swqe->first_psn, sq->psn_una);
+
+		if (!swqe->sent || (swqe->num_pkts && off >= (s32)gaps->end))
+			break;
+		if (!takes_resource(swqe_op(sq, at)))
+			continue;
+		left--;
+		while (gap < gaps->num && off >= (s32)(gaps->gap[gap].first + gaps->gap[gap].num))
+			gap++;
+		if (off >= 0 && (gap == gaps->num || off < (s32)gaps->gap[gap].first))
+			spare += swqe->num_pkts - 1;
+	}
+	return spare;
+}
+
 /* Completion */
 
 /**
@@ -84,6 +166,8 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 		.status = status,
 	};
 	bool tell = status || qp->sq_sig_all || wqe->flags & SROCE_WQE_SIGNALED;
+	/* of a rendezvous: what is complete is the peer's message */
+	const bool solicited = status || (sq->tagged && wqe->flags & SROCE_WQE_SOLICITED);
 
 	if (wqe->opcode < ARRAY_SIZE(sroce_send_ops)) {
 		cqe.opcode = sroce_send_ops[wqe->opcode].wc;
@@ -163,8 +247,6 @@ static enum ib_wc_status check_data(struct sroce_qp *qp, u32 index, u32 *length)
 }
 
 /* What can be said of a request without looking at memory regions. */
-	/* of a rendezvous: what is complete is the peer's message */
-	const bool solicited = status || (sq->tagged && wqe->flags & SROCE_WQE_SOLICITED);
 static enum ib_wc_status check_wqe(struct sroce_qp *qp, u32 index, u32 *length)
 {
 	const u8 flags = SROCE_WQE_FENCE | SROCE_WQE_SIGNALED | SROCE_WQE_SOLICITED |

@@ -1149,17 +1149,17 @@ enum sroce_tm_kind {
  * @kind: from its first packet on
  * @sync_req: the program is asked how many unexpected ones it has seen
  * @last: its first packet is its last
+ * @solicited: that of this packet; of a rendezvous, to be told when its data is there
  * @hdr: TMH and RVH, as far as they have come
  */
 struct sroce_tm_msg {
- * @solicited: that of this packet; of a rendezvous, to be told when its data is there
 	enum sroce_tm_kind kind;
 	bool sync_req;
 	bool last;
+	bool solicited;
 	u8 hdr[32];
 };
 
-	bool solicited;
 /**
  * struct sroce_res - a request whose response carries data, and may have to be
  * given again: a responder resource (IBTA Vol.1 9.7.4.1.4 and 9.7.5.1.2)
@@ -1737,6 +1737,7 @@ void sroce_key_publish(struct sroce_mr *mr, u32 key);
 void sroce_key_revoke(struct sroce_mr *mr);
 int sroce_key_invalidate(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, bool remote);
 int sroce_mem_linear(struct sroce_mem *mem, void *addr, u64 offset);
+bool sroce_mr_suits(u64 iova, u64 length);
 struct ib_mr *sroce_mr_create(struct ib_pd *pd, const struct sroce_mem *mem, u64 iova,
 			      u64 length, int access);
 struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,
@@ -1748,7 +1749,6 @@ struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 
 int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct sroce_mr *sroce_mr_get(struct ib_pd *pd, u32 lkey);
 struct sroce_mr *sroce_mr_get_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, u64 *addr,
-bool sroce_mr_suits(u64 iova, u64 length);
 				     u64 len, int access);
 bool sroce_mr_allows_remote(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, int access);
 void sroce_mr_put(struct sroce_mr *mr);
@@ -1930,6 +1930,9 @@ void sroce_doorbell_late(struct sroce_qp *qp);
 /* request.c */
 void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err);
 void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err);
+u32 sroce_send_whole(const struct sroce_sq *sq);
+u32 sroce_send_lost(const struct sroce_sq *sq, u32 *at, u32 psn, u32 num, bool implied);
+u32 sroce_send_spare(const struct sroce_sq *sq, const struct wire_gaps *gaps);
 bool sroce_send_awaits(const struct sroce_sq *sq, u32 index);
 
 /* send.c */
@@ -2117,10 +2120,10 @@ void sroce_pace_reset(struct sroce_qp *qp);
 void sroce_pace_cnp(struct sroce_qp *qp);
 bool sroce_pace_marked(struct sroce_qp *qp);
 bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags);
+void sroce_pace_until(struct sroce_qp *qp, ktime_t when, int bit, unsigned long *flags);
 u32 sroce_pace_quantum(struct sroce_qp *qp);
 void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response);
 
-void sroce_pace_until(struct sroce_qp *qp, ktime_t when, int bit, unsigned long *flags);
 /**
  * sroce_pace_open - may a queue pair send now, as far as its rate goes?
  * @qp: queue pair; the caller owns the side that sends
