@@ -228,6 +228,7 @@ load_module() {
 
 	need_root
 	need rdma
+	hosts_free
 	probe ib_uverbs || skip_all "no ib_uverbs in this kernel"
 	case $TYPE in
 	rxe) probe rdma_rxe || skip_all "no rdma_rxe in this kernel" ;;
@@ -344,9 +345,29 @@ host_addr() { # NAMESPACE NETDEV NUMBER
 	ip -n "$1" addr add "fd77::$3/64" dev "$2" nodad 2>/dev/null
 }
 
+# Outside of the lab's VMs, what has such a name before a test makes any is somebody's.
+hosts_ours=${LAB_REPO:-}
+
+hosts_free() {
+	local found p
+
+	[ -z "$hosts_ours" ] || return 0
+	found=$(links_here | tr '\n' ' ')
+	for p in /run/netns/{a,b,w} /sys/class/net/v0; do
+		[ ! -e "$p" ] || found+="$p "
+	done
+	[ -z "$found" ] || {
+		# all of it is hosts_down's
+		deferred=()
+		bail "tests would remove what is here: $found"
+	}
+	hosts_ours=1
+}
+
 hosts_down() {
 	local ns l
 
+	hosts_free
 	for ns in a b w; do
 		[ -e /run/netns/$ns ] || continue
 		# shellcheck disable=SC2046 # a list
@@ -432,11 +453,11 @@ segmentation() { # on|off NAMESPACE NETDEV...
 
 # --- links -------------------------------------------------------------------------
 
-# Links that tests made are called roce0, roce1 ...; others are left alone.
+# Links that tests made are called roce0, roce1 ...; others are left alone, as udev's rocep1s0.
 links_here() {
 	local l
 
-	for l in /sys/class/infiniband/roce*; do
+	for l in /sys/class/infiniband/roce[0-9]*; do
 		[ ! -e "$l" ] || echo "${l##*/}"
 	done
 }
