@@ -286,8 +286,10 @@ log_mark="sroce selftest $$ $RANDOM: ${0##*selftests/}"
 
 check_dmesg() {
 	[ -r /dev/kmsg ] && [ "$(id -u)" = 0 ] || return 0
-	dmesg | awk -v mark="$log_mark" 'seen { print } index($0, mark) { seen = 1 }' >"$TMP/log"
-	if "$REPO/tools/lab/splat" "$TMP/log" >"$TMP/splat"; then
+	if ! dmesg | awk -v mark="$log_mark" 'seen { print } index($0, mark) { seen = 1 }
+		END { exit !seen }' >"$TMP/log"; then
+		not_ok "the kernel's log has all since this test began"
+	elif "$REPO/tools/lab/splat" "$TMP/log" >"$TMP/splat"; then
 		ok "nothing in the kernel's log"
 	else
 		not_ok "nothing in the kernel's log"
