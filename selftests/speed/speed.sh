@@ -74,7 +74,7 @@ reliable "bursts"
 unreliable "bursts"
 bursts=$(($(sum rx_bursts) - bursts)) pkts=$(($(sum rx_pkts) - pkts))
 diag "$pkts packets in $bursts skbs"
-between $((pkts / bursts)) 2 1000 "bursts: packets of an skb, in the mean"
+between $((bursts ? pkts / bursts : 0)) 2 1000 "bursts: packets of an skb, in the mean"
 is "$(sum rx_icrc_encapsulated) $(sum rx_malformed)" "0 0" "bursts: every packet was right"
 
 # --- packets that are lost --------------------------------------------------------------------
@@ -123,6 +123,7 @@ bursts=$(($(sum rx_bursts) - bursts)) pkts=$(($(sum rx_pkts) - pkts))
 wire=$(($(counter b v1 rx_packets) + $(counter a v0 rx_packets) - wire))
 diag "$pkts packets, $wire of them alone on the wire, in $bursts skbs"
 between "$wire" $((pkts - pkts / 100)) 1000000000000 "joined: packets crossed alone"
-between $((pkts * 10 / bursts)) 20 10000 "joined: ten times the packets of an skb, in the mean"
+between $((bursts ? pkts * 10 / bursts : 0)) 20 10000 \
+	"joined: ten times the packets of an skb, in the mean"
 is "$(sum rx_icrc_encapsulated) $(sum rx_malformed)" "0 0" "joined: every packet was right"
 done_testing
