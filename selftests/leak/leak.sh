@@ -34,5 +34,7 @@ if tc -n a qdisc add dev v0 root netem limit 10000 loss 5% ecn 2>/dev/null &&
 	run "with marks and losses" xfer -b -n 300 -s 1-20K --timeout 12 --retry 7
 fi
 kill -INT $watch
-tap_from "packets" sh -c "tail --pid=$watch -f /dev/null; cat '$TMP/watch'"
+wait_pid 60 $watch
+is $? 0 "the watch ends well"
+tap_from "packets" cat "$TMP/watch"
 done_testing
