@@ -15,6 +15,7 @@ crossed() {
 	cat /sys/class/net/eth0/statistics/tx_bytes
 }
 
+cm_server=- # for serve(): this machine
 port=19000
 step=0
 # a listens, b connects
@@ -30,13 +31,14 @@ both() { # NAME PROGRAM ARGS...
 	case $prog in
 	pingpong)
 		if [ "$LAB_HOST" = a ]; then
-			meet "server-$step" &
-			run "$name" timeout 120 ibv_rc_pingpong -c -d $me -g "$gid" -p $port "$@"
+			serve $port ibv_rc_pingpong -c -d $me -g "$gid" -p $port "$@" ||
+				bail "$name: the server does not listen"
+			meet "server-$step"
+			wait_pid 130 "$server"
+			is $? 0 "$name" || sed 's/^/#   /' "$TMP/server"
+			mv "$TMP/server" "$TMP/run"
 		else
 			meet "server-$step"
-			wait_for 30 sh -c "ss -Htn state established '( dport = :$port )' | grep -q ." &
-			# the server may need a moment more to listen
-			sleep 3
 			run "$name" timeout 120 ibv_rc_pingpong -c -d $me -g "$gid" -p $port "$@" $other
 		fi
 		! grep "invalid data" "$TMP/run" || not_ok "$name: data"
