@@ -414,6 +414,32 @@ hosts_up_bridge() { # [MTU]
 	hosts_meet ip netns exec a
 }
 
+# w's queue towards b, if it is netem's: loss counts as dropped, reordering as requeued
+netem_queue() { # dropped|requeues
+	tc -n w -s qdisc show dev w1 | sed -n "s/.*[( ]$1 \([0-9]*\).*/\1/p" | head -n 1
+}
+
+# For did(): what a has sent comes last, as what is under way is nobody's
+netem_counts() {
+	echo "$(netem_queue dropped) $(netem_queue requeues)" \
+		"$(counter b v1 rx_packets) $(counter a v0 tx_packets)"
+}
+
+# shellcheck disable=SC2034 # for the tests
+declare -A done_to=([LOSS]=lost [REORDER]=reordered [DUP]=doubled)
+
+# How often netem has done so to a's packets since then; what is both lost and doubled comes once
+did() { # LOSS|DUP|REORDER NETEM-COUNTS...
+	local then=("${@:2}") now
+
+	read -ra now <<<"$(netem_counts)"
+	case $1 in
+	LOSS) echo $((now[0] - then[0])) ;;
+	REORDER) echo $((now[1] - then[1])) ;;
+	DUP) echo $((now[0] - then[0] + now[2] - then[2] - now[3] + then[3])) ;;
+	esac
+}
+
 # The same without the bridge: what a program of prog/relay.c's does is all that
 # connects w0 and w1. What leaves v0 and v1 is single packets with their checksums.
 hosts_up_relay() { # [MTU]

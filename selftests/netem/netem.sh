@@ -23,26 +23,10 @@ wire() { # NETEM ARGS...
 	done
 }
 
-# of w1's queue, towards b: loss counts as dropped, reordering as requeued
-queue() { # dropped|requeues
-	tc -n w -s qdisc show dev w1 | sed -n "s/.*[( ]$1 \([0-9]*\).*/\1/p" | head -n 1
-}
-
 messages=${LONG:+3000}
 messages=${messages:-150}
 # short, for losses; but a window takes its time where each access is watched
 timeout=$((11 + ${RUN_PATIENCE:-1}))
-
-declare -A done_to=([LOSS]=lost [REORDER]=reordered [DUP]=doubled)
-
-# How often the wire has done so to a's packets since then
-did() { # LOSS|DUP|REORDER DROPPED REQUEUES SENT GOT
-	case $1 in
-	LOSS) echo $(($(queue dropped) - $2)) ;;
-	REORDER) echo $(($(queue requeues) - $3)) ;;
-	DUP) echo $(($(counter b v1 rx_packets) - $5 - $(counter a v0 tx_packets) + $4)) ;;
-	esac
-}
 
 # Enough messages that what the wire does was done. Of bursts it does little to each
 # hundred, and by chance nothing: then there are more.
@@ -56,7 +40,7 @@ under() { # NAME LOSS|DUP|REORDER... -- NETEM...
 	done
 	shift
 	wire "$@"
-	before="$(queue dropped) $(queue requeues) $(counter a v0 tx_packets) $(counter b v1 rx_packets)"
+	before=$(netem_counts)
 	run "$name" xfer -n $messages -s 0-64K,1000 -w 16 -u -b --timeout $timeout || return
 	run "$name, small ones" xfer -n $((messages * 4)) -s 0-64 -w 16 -b --timeout $timeout
 	for w in "${what[@]}"; do

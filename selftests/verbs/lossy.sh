@@ -25,19 +25,20 @@ wire() { # NETEM ARGS...
 	done
 }
 
-dropped() {
-	tc -n w -s qdisc show dev w1 | sed -n 's/.*(dropped \([0-9]*\).*/\1/p' | head -n 1
-}
-
 for fault in "loss 1%" "duplicate 2%" "delay 1ms reorder 90%" \
 	     "delay 1ms reorder 95% loss 1% duplicate 1%"; do
 	# shellcheck disable=SC2086 # netem's arguments
 	wire $fault
+	before=$(netem_counts)
 	for t in rc reads srq xrc sum; do
 		tap_from "$fault: $t" "$BIN/ops" -d roce0 -D roce1 $t
 	done
-	case $fault in
-	*loss*) between "$(dropped)" 3 10000000 "$fault: packets were lost" ;;
-	esac
+	for what in LOSS DUP REORDER; do
+		case "$what $fault" in
+		LOSS*loss* | DUP*duplicate* | REORDER*reorder*)
+			# shellcheck disable=SC2086 # four counts
+			between "$(did $what $before)" 3 10000000 "$fault: packets were ${done_to[$what]}" ;;
+		esac
+	done
 done
 done_testing
