@@ -44,9 +44,6 @@ static const struct {
 	{ IBV_QP_QKEY, "qkey" },
 };
 
-/* A device without automatic path migration may refuse these anywhere. */
-#define MIGRATION (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE)
-
 static const struct transition {
 	enum ibv_qp_state from, to;
 	int req, opt;
@@ -222,7 +219,6 @@ static void transitions(void)
 
 static void attributes(void)
 {
-	bool apm = ea.attr.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG;
 	const struct transition *t;
 	const char *from, *to;
 	unsigned int i, k;
@@ -241,11 +237,13 @@ static void attributes(void)
 				err = modify(t->to, t->req & ~m);
 				is(err, EINVAL, "%s to %s without %s is refused", from, to, attrs[k].name);
 				is(qp_state(qp), t->from, "its state");
-			} else if (m & MIGRATION && !apm) {
+			} else if (m == IBV_QP_ALT_PATH) {
+				/* on RoCE, kernels refuse it before a device is asked */
 				err = modify(t->to, t->req | m);
-				ok(err == EINVAL || err == EOPNOTSUPP || (t->opt & m && !err),
-				   "%s to %s with %s: no path migration (%s)", from, to, attrs[k].name,
+				ok(err == EINVAL || err == EOPNOTSUPP,
+				   "%s to %s with %s is refused (%s)", from, to, attrs[k].name,
 				   strerror(err));
+				is(qp_state(qp), t->from, "its state");
 			} else if (t->opt & m) {
 				err = modify(t->to, t->req | m);
 				is(err, 0, "%s to %s with %s", from, to, attrs[k].name);
@@ -256,6 +254,36 @@ static void attributes(void)
 				is(qp_state(qp), t->from, "its state");
 			}
 		}
+	}
+	go(IBV_QPS_RESET);
+}
+
+/* No path is there to migrate to, wherever it might be set: nor is one waited for. */
+static void migration(void)
+{
+	static const struct {
+		enum ibv_mig_state to;
+		const char *name;
+	} none[] = {
+		{ IBV_MIG_REARM, "REARM" },
+		{ IBV_MIG_ARMED, "ARMED" },
+	};
+	const struct transition *t;
+	struct ibv_qp_attr a;
+
+	is(ea.attr.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG, 0, "no path migration");
+	for (unsigned int i = 0; i < ARRAY_SIZE(table) * ARRAY_SIZE(none); i++) {
+		t = &table[i / ARRAY_SIZE(none)];
+		if (!(t->opt & IBV_QP_PATH_MIG_STATE))
+			continue;
+		go(t->from);
+		a = right(t->from);
+		a.qp_state = t->to;
+		a.path_mig_state = none[i % ARRAY_SIZE(none)].to;
+		is(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PATH_MIG_STATE | t->req), EOPNOTSUPP,
+		   "%s to %s with path_mig_state %s is refused", state_name(t->from),
+		   state_name(t->to), none[i % ARRAY_SIZE(none)].name);
+		is(qp_state(qp), t->from, "its state");
 	}
 	go(IBV_QPS_RESET);
 }
@@ -583,6 +611,7 @@ static void with_pair(void (*fn)(void))
 static const struct test tests[] = {
 	TEST(transitions, .with = with_pair),
 	TEST(attributes, .with = with_pair),
+	TEST(migration, .with = with_pair),
 	TEST(cur_state, .with = with_pair),
 	TEST(values, .with = with_pair),
 	TEST(query, .with = with_pair),

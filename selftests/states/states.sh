@@ -7,5 +7,5 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts states
-tests_of states transitions attributes cur_state values query drained post again
+tests_of states transitions attributes migration cur_state values query drained post again
 done_testing
