@@ -328,6 +328,20 @@ static double read_all(struct ibv_qp *a, struct ibv_cq *cq, struct ibv_mr *l, st
 	return now() - t;
 }
 
+/* A machine that is busy with something else is so for one of them. */
+static double best_of_three(struct ibv_qp *a, struct ibv_cq *cq, struct ibv_mr *l, struct ibv_mr *r,
+			    unsigned int n)
+{
+	double t = read_all(a, cq, l, r, n);
+
+	for (unsigned int i = 1; i < 3; i++) {
+		double next = read_all(a, cq, l, r, n);
+
+		t = min(t, next);
+	}
+	return t;
+}
+
 /*
  * Over a wire that takes long (the caller sees to that), READs take one round
  * trip while they may all be outstanding, and two when there is one more.
@@ -352,15 +366,15 @@ static void outstanding(void)
 		die("create_qp");
 	connect_two(a, b, max);
 	read_all(a, scq, l, r, 1);
-	one = read_all(a, scq, l, r, 1);
+	one = best_of_three(a, scq, l, r, 1);
 	if (one < 0.1) {
 		skip("the wire is too fast to tell", "outstanding READs");
 		goto out;
 	}
-	all = read_all(a, scq, l, r, max);
+	all = best_of_three(a, scq, l, r, max);
 	ok(all < one * 1.7, "%u READs take one round trip (%.0f ms, one %.0f ms)", max, all * 1e3,
 	   one * 1e3);
-	more = read_all(a, scq, l, r, max + 1);
+	more = best_of_three(a, scq, l, r, max + 1);
 	ok(more > one * 1.8, "one more takes two (%.0f ms)", more * 1e3);
 	ok(!memcmp(l->addr, r->addr, 8 * (max + 1)), "their data");
 out:

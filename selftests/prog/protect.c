@@ -148,7 +148,7 @@ static void refused(struct pair *p, const struct op *op, uint64_t raddr, uint32_
 	     state_name(qp_state(p->qp[0])));
 	must(wait_state(p->qp[1], IBV_QPS_ERR), "the responder is in %s",
 	     state_name(qp_state(p->qp[1])));
-	must(event_wait(&eb, &ev, 3) && ev.event_type == type && ev.element.qp == p->qp[1],
+	must(event_wait(&eb, &ev, PATIENCE) && ev.event_type == type && ev.element.qp == p->qp[1],
 	     "the responder's event: %s, want %s",
 	     ev.element.qp ? ibv_event_type_str(ev.event_type) : "none", ibv_event_type_str(type));
 	/* a WRITE_IMM may have taken the receive already: then it is that one's error */

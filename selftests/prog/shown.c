@@ -21,7 +21,34 @@ static void up(struct pair *p, const struct pair_opts *po)
 	p->conn.access |= IBV_ACCESS_REMOTE_ATOMIC;
 	p->conn.rd_atomic = 4;
 	p->conn.min_rnr_timer = 16;	/* 2.6 ms */
+	p->conn.timeout = 18;		/* 1 s */
 	pair_connect(p);
+}
+
+/* What a busy machine answers late is asked for by a probe, and counts again. */
+static const char * const again[] = { "retransmitted_pkts", "tail_probes" };
+
+static void sent_again(long long *to)
+{
+	counters_read(&ea, again, ARRAY_SIZE(again), to);
+}
+
+/* Was each packet sent once, since then? */
+static bool each_once(const long long *since)
+{
+	long long v[ARRAY_SIZE(again)];
+
+	sent_again(v);
+	return !memcmp(v, since, sizeof(v));
+}
+
+/* Exactly what there was to count, if all of it was sent once */
+static void counted(long long got, long long want, bool once, const char *what)
+{
+	if (once)
+		is(got, want, "%s", what);
+	else
+		ok(got >= want, "%s, some twice: %lld", what, got);
 }
 
 /* @n messages of @len, one after the other */
@@ -63,53 +90,61 @@ static void counters(void)
 		const char *name;
 		bool receiver;
 		long long want;
+		bool never;	/* nor where something was sent again */
 	} cases[] = {
 		/* 7 SENDs, 5 WRITEs, 3 READs, 2 ATOMICs, a SEND of three packets */
-		{ "tx_pkts", false, 7 + 5 + 3 + 2 + 3 },
-		{ "rx_pkts", true, 7 + 5 + 3 + 2 + 3 },
-		{ "tx_bytes", false, 7 * 100 + 5 * 200 + 3000 },
-		{ "rx_bytes", true, 7 * 100 + 5 * 200 + 3000 },
-		{ "rx_write_requests", true, 5 },
-		{ "rx_read_requests", true, 3 },
-		{ "rx_atomic_requests", true, 2 },
+		{ "tx_pkts", false, 7 + 5 + 3 + 2 + 3, false },
+		{ "rx_pkts", true, 7 + 5 + 3 + 2 + 3, false },
+		{ "tx_bytes", false, 7 * 100 + 5 * 200 + 3000, false },
+		{ "rx_bytes", true, 7 * 100 + 5 * 200 + 3000, false },
+		{ "rx_write_requests", true, 5, false },
+		{ "rx_read_requests", true, 3, false },
+		{ "rx_atomic_requests", true, 2, false },
 		/* a READ of 2500 bytes has three packets; and one for each ATOMIC */
-		{ "rcvd_response", false, 3 * 3 + 2 },
-		{ "tx_bytes", true, 3 * 2500 },
-		{ "rx_bytes", false, 3 * 2500 },
-		{ "retransmitted_pkts", false, 0 },
-		{ "local_ack_timeout_err", false, 0 },
-		{ "out_of_sequence", true, 0 },
-		{ "duplicate_request", true, 0 },
-		{ "sent_err_nak", true, 0 },
-		{ "sent_rnr_nak", true, 0 },
-		{ "rx_no_qp", true, 0 },
-		{ "cq_overflows", true, 0 },
+		{ "rcvd_response", false, 3 * 3 + 2, false },
+		{ "tx_bytes", true, 3 * 2500, false },
+		{ "rx_bytes", false, 3 * 2500, false },
+		{ "retransmitted_pkts", false, 0, false },
+		{ "local_ack_timeout_err", false, 0, false },
+		{ "out_of_sequence", true, 0, false },
+		{ "duplicate_request", true, 0, false },
+		{ "sent_err_nak", true, 0, true },
+		{ "sent_rnr_nak", true, 0, true },
+		{ "rx_no_qp", true, 0, true },
+		{ "cq_overflows", true, 0, true },
 	};
 	static const struct pair_opts po = {
 		.sq = 16, .rq = 16, .sge = 1, .buf = 4096,
 		.access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 	};
-	long long before[ARRAY_SIZE(cases)], acks, sent, rnr, rnr_rcvd;
+	long long before[ARRAY_SIZE(cases)], extra[ARRAY_SIZE(again)], acks, sent, rnr, rnr_rcvd;
 	struct ibv_wc wc;
 	struct pair p;
 	unsigned int i;
+	char what[64];
+	bool once;
 
 	up(&p, &po);
 	for (i = 0; i < ARRAY_SIZE(cases); i++)
 		before[i] = hw_counter(cases[i].receiver ? &eb : &ea, cases[i].name);
 	acks = hw_counter(&ea, "rcvd_ack");
 	sent = hw_counter(&eb, "sent_ack");
+	sent_again(extra);
 	sends(&p, 7, 100);
 	remote(&p, IBV_WR_RDMA_WRITE, 5, 200);
 	remote(&p, IBV_WR_RDMA_READ, 3, 2500);
 	remote(&p, IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 8);
 	sends(&p, 1, 3000);
-	for (i = 0; i < ARRAY_SIZE(cases); i++)
-		is(hw_counter(cases[i].receiver ? &eb : &ea, cases[i].name) - before[i],
-		   cases[i].want, "%s of the %s", cases[i].name,
-		   cases[i].receiver ? "receiver" : "sender");
+	once = each_once(extra);
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		snprintf(what, sizeof(what), "%s of the %s", cases[i].name,
+			 cases[i].receiver ? "receiver" : "sender");
+		counted(hw_counter(cases[i].receiver ? &eb : &ea, cases[i].name) - before[i],
+			cases[i].want, once || cases[i].never, what);
+	}
 	acks = hw_counter(&ea, "rcvd_ack") - acks;
-	ok(acks >= 8 && acks <= 7 + 5 + 3, "rcvd_ack: one for a SEND or a WRITE, or more (%lld)", acks);
+	ok(acks >= 8 && (acks <= 7 + 5 + 3 || !once),
+	   "rcvd_ack: one for a SEND or a WRITE, or more (%lld)", acks);
 	is(hw_counter(&eb, "sent_ack") - sent, acks, "sent_ack, as many");
 
 	rnr = hw_counter(&eb, "sent_rnr_nak");
@@ -211,12 +246,14 @@ static void resources(void)
 static void bound(void)
 {
 	static const struct pair_opts po = { .sq = 16, .rq = 16, .sge = 1, .buf = 4096 };
+	long long before, cntn, extra[ARRAY_SIZE(again)];
 	char bind[128], unbind[128], show[128];
-	long long before, cntn;
 	struct pair p, other;
+	bool once;
 
 	up(&p, &po);
 	up(&other, &po);
+	sent_again(extra);
 	before = hw_counter(&ea, "tx_pkts");
 	snprintf(bind, sizeof(bind), "rdma statistic qp bind link %s/1 lqpn %u", ea.name,
 		 p.qp[0]->qp_num);
@@ -227,16 +264,18 @@ static void bound(void)
 	ok(cntn > 0, "a counter for one queue pair, number %lld", cntn);
 	sends(&p, 3, 100);
 	sends(&other, 5, 10);
-	is(output_number(show, "cntn", "tx_pkts"), 3, "tx_pkts: its own, since then");
-	is(output_number(show, "cntn", "tx_bytes"), 300, "tx_bytes");
-	is(output_number(show, "cntn", "rcvd_ack"), 3, "rcvd_ack");
-	is(hw_counter(&ea, "tx_pkts") - before, 4 + 3 + 5, "the link's has them all");
+	once = each_once(extra);
+	counted(output_number(show, "cntn", "tx_pkts"), 3, once, "tx_pkts: its own, since then");
+	counted(output_number(show, "cntn", "tx_bytes"), 300, once, "tx_bytes");
+	counted(output_number(show, "cntn", "rcvd_ack"), 3, once, "rcvd_ack");
+	counted(hw_counter(&ea, "tx_pkts") - before, 4 + 3 + 5, once, "the link's has them all");
 	snprintf(unbind, sizeof(unbind), "rdma statistic qp unbind link %s/1 cntn %lld lqpn %u",
 		 ea.name, cntn, p.qp[0]->qp_num);
 	command(unbind);
 	is(output_number(show, "cntn", "cntn"), -1, "the counter goes with its last queue pair");
 	sends(&p, 2, 10);
-	is(hw_counter(&ea, "tx_pkts") - before, 4 + 3 + 5 + 2, "and the link's still has them all");
+	counted(hw_counter(&ea, "tx_pkts") - before, 4 + 3 + 5 + 2, each_once(extra),
+		"and the link's still has them all");
 	pair_destroy(&other);
 	pair_destroy(&p);
 }
