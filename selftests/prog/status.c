@@ -132,18 +132,19 @@ static void local(void)
 	for (i = 0; i < ARRAY_SIZE(ops); i++) {
 		const struct op *op = &ops[i];
 
-		for (k = 0; k < 6; k++) {
+		for (k = 0; k < 8; k++) {
 			static const char * const what[] = {
 				"no such key", "a region that ends too early",
 				"a region that may not be written", "a second piece without key",
-				"more than there may be", "a length that is not 8",
+				"as much as there may be, and of a region that ends",
+				"far more than there may be", "a byte more than there may be",
+				"a length that is not 8",
 			};
-			int status = k < 4 ? IBV_WC_LOC_PROT_ERR : IBV_WC_LOC_LEN_ERR;
+			int status = k < 5 ? IBV_WC_LOC_PROT_ERR : IBV_WC_LOC_LEN_ERR;
 			struct conn c = conn_default;
 
 			/* reading from a region that may not be written is right */
-			if ((k == 2 && !op->back) || (k == 3 && op->atomic) ||
-			    (k == 4 && op->atomic) || (k == 5 && !op->atomic))
+			if ((k == 2 && !op->back) || (k >= 3 && (k == 7) != op->atomic))
 				continue;
 			c.rd_atomic = 4;
 			up(&p, IBV_QPT_RC, &c);
@@ -168,12 +169,20 @@ static void local(void)
 				wr.num_sge = 2;
 				break;
 			case 4:
-				/* 2^31 bytes are the longest message */
+				sge[0].length = ea.port.max_msg_sz;
+				break;
+			case 5:
 				sge[1] = sge[0];
 				sge[0].length = sge[1].length = 0x60000000;
 				wr.num_sge = 2;
 				break;
-			case 5:
+			case 6:
+				sge[1] = sge[0];
+				sge[0].length = ea.port.max_msg_sz;
+				sge[1].length = 1;
+				wr.num_sge = 2;
+				break;
+			case 7:
 				sge[0].length = 16;
 				break;
 			}
