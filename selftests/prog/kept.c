@@ -34,9 +34,19 @@ static struct end ea, eb;
 /* late.c's: packets that wait for memory, of a queue pair */
 #define WAIT_PKTS 2048
 
+/*
+ * Of full packets, fewer than what is bounded by number: each pins headers and what is known of it
+ * beside its bytes.
+ */
+#define SIDE_FULL (SIDE_BYTES / (MTU + 512))
+
 /* More packets than a side may hold, full and empty ones; bytes count as they are pinned */
-#define FULL (SIDE_BYTES / MTU + 500)
+#define FULL (SIDE_PKTS + 500)
 #define EMPTY (SIDE_PKTS + 500)
+
+/* That of which RD_ATOMIC take twice as many packets as a side may hold */
+#define RD_ATOMIC 8
+#define FAR_READ (2 * SIDE_PKTS / RD_ATOMIC * MTU)
 
 /* BTH */
 #define WRITE_FIRST 0x06
@@ -108,7 +118,7 @@ static void up(struct pair *p, size_t buf)
 	if (p->conn.mtu != IBV_MTU_4096)
 		die("the path MTU is not 4096");
 	p->conn.timeout = 18;		/* 1 s */
-	p->conn.rd_atomic = 8;
+	p->conn.rd_atomic = RD_ATOMIC;
 	pair_connect(p);
 }
 
@@ -128,6 +138,15 @@ static bool served(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
 	    (!cq_wait(p->rcq[1], &wc, PATIENCE) || wc.status != IBV_WC_SUCCESS))
 		return false;
 	return pattern_check(p->buf[!read], key, 0, len) < 0;
+}
+
+/*
+ * Behind READs such as this one, its peer's packets may be further ahead than the number that is
+ * kept: it is the bounds of what is kept that end it, though every second one is missing.
+ */
+static void far_reads(struct pair *p)
+{
+	ok(served(p, IBV_WR_RDMA_READ, FAR_READ), "a long READ");
 }
 
 static void works(struct pair *p, const char *who)
@@ -163,8 +182,9 @@ static void requests(void)
 	up(&p, len);
 	up(&victim, CHUNK);
 	works(&p, "before");
+	far_reads(&p);
 	got = fill(&p, 1, WRITE_MIDDLE, FULL, 2, key);
-	bounded(&got, SIDE_BYTES / MTU, "packets of a WRITE");
+	bounded(&got, SIDE_FULL, "packets of a WRITE");
 	works(&victim, "another queue pair");
 	pattern_fill(p.buf[0], key, 0, len);
 	memset(p.buf[1], 0, len);
@@ -184,10 +204,12 @@ static void empty(void)
 	struct ibv_wc wc;
 	uint32_t i, good = 0;
 
-	up(&p, CHUNK);
+	up(&p, FAR_READ);
 	up(&victim, CHUNK);
+	far_reads(&p);
 	got = fill(&p, 1, WRITE_ONLY, EMPTY, 2, 0);
-	bounded(&got, SIDE_PKTS, "WRITEs of nothing");
+	is(got.kept, SIDE_PKTS, "WRITEs of nothing: as many are kept as may be");
+	is(got.dropped, EMPTY - SIDE_PKTS, "the others find no room");
 	works(&victim, "another queue pair");
 	for (i = 0; i < 2 * EMPTY + 1; i++) {
 		if (i >= 32)
@@ -265,13 +287,31 @@ static void forge_behind(struct pair *p, uint64_t key)
 	wait_counter(&eb, "rx_kept", before);
 }
 
+/* When two packets were dropped, of which @dropped had been before; or what there was when not */
+static struct count when_dropped(long long dropped, double *when)
+{
+	const double end = now() + 3 * KEPT_AGE * patience_times();
+	unsigned int num = 0;
+	struct count got;
+
+	do {
+		got = count(&eb);
+		while (num < 2 && got.dropped > dropped + num)
+			when[num++] = now();
+	} while (num < 2 && now() < end);
+	return got;
+}
+
 /*
  * What was kept long ago is not the peer's, who would have had it acknowledged since. Until then,
- * that it is there hurts nobody; then it goes, whether something comes or not.
+ * that it is there hurts nobody; then it goes, whether something comes or not: who is old is looked
+ * for once in that time.
  */
 static void aged(void)
 {
+	const long long most = (2 * KEPT_AGE + patience_times()) * 1000;
 	const uint64_t key = next_key++;
+	double forged[2], dropped[2] = {};
 	struct count before, got;
 	long long stale;
 	struct pair p;
@@ -280,6 +320,8 @@ static void aged(void)
 	works(&p, "before");
 	memset(p.buf[1], 0, CHUNK);
 	stale = hw_counter(&ea, "stale_ack");
+	before = count(&eb);
+	forged[0] = now();
 	forge_behind(&p, key);
 	/* of what is said of it at once, nothing is outstanding */
 	wait_counter(&ea, "stale_ack", stale);
@@ -287,12 +329,12 @@ static void aged(void)
 	stale = hw_counter(&ea, "stale_ack");
 	ok(served(&p, IBV_WR_RDMA_WRITE, MTU), "a WRITE before it");
 	is(hw_counter(&ea, "stale_ack"), stale, "is acknowledged");
-	before = count(&eb);
+	forged[1] = now();
 	forge_behind(&p, key);
-	for (double end = now() + 3 * KEPT_AGE; (got = count(&eb)).dropped < before.dropped + 2; )
-		if (now() > end)
-			break;
+	got = when_dropped(before.dropped, dropped);
 	is(got.dropped - before.dropped, 2, "they are dropped when they are old");
+	between((dropped[0] - forged[0]) * 1e3, KEPT_AGE * 1000, most, "ms until the first is");
+	between((dropped[1] - forged[1]) * 1e3, KEPT_AGE * 1000, most, "ms until the second is");
 	for (int i = 0; i < 8; i++)
 		if (!served(&p, IBV_WR_RDMA_WRITE, MTU))
 			die("no WRITE");
@@ -320,7 +362,7 @@ static void responses(void)
 	pair_request(&p, IBV_WR_RDMA_READ, len);
 	p.psn[0] = psn;
 	got = fill(&p, 0, READ_RESPONSE_MIDDLE, FULL, 2, key);
-	bounded(&got, SIDE_BYTES / MTU, "responses of a READ");
+	bounded(&got, SIDE_FULL, "responses of a READ");
 	over = count(&ea);
 	forge_pkt(forgers[1], &p, 1, READ_RESPONSE_MIDDLE, psn + 2 * FULL + 100, p.buf[1], MTU);
 	got = count(&ea);
