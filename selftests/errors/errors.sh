@@ -8,5 +8,5 @@
 
 two_hosts errors
 tests_of errors rnr_late rnr_exceeded peer_gone link_down sqd_no_route sqd_wrong sqd_no_reads \
-	flush_idle flush_busy wrong_send wrong_recv too_long refused isolated
+	flush_idle flush_busy wrong_send wrong_recv too_long refused unsupported isolated
 done_testing

@@ -765,6 +765,71 @@ static void refused(void)
 	pair_destroy(&p);
 }
 
+/* What there is no use for here: 0, or the errno */
+static int ece_query(struct ibv_qp *qp)
+{
+	struct ibv_ece ece;
+
+	return ibv_query_ece(qp, &ece);
+}
+
+static int ece_set(struct ibv_qp *qp)
+{
+	struct ibv_ece ece = { .vendor_id = 0x15b3 };
+
+	return ibv_set_ece(qp, &ece);
+}
+
+static int counters(struct ibv_qp *qp)
+{
+	return ibv_create_counters(qp->context, &(struct ibv_counters_init_attr) {}) ? 0 : errno;
+}
+
+static int flow_action(struct ibv_qp *qp)
+{
+	return ibv_create_flow_action_esp(qp->context, &(struct ibv_flow_action_esp_attr) {}) ?
+	       0 : errno;
+}
+
+static int rate_limit(struct ibv_qp *qp)
+{
+	return ibv_modify_qp_rate_limit(qp, &(struct ibv_qp_rate_limit_attr) { .rate_limit = 1 });
+}
+
+static int cq_overrun(struct ibv_qp *qp)
+{
+	struct ibv_cq_init_attr_ex ia = {
+		.cqe = 1,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
+	};
+
+	return ibv_create_cq_ex(qp->context, &ia) ? 0 : errno;
+}
+
+/* Calls that are refused whole: who asks hears it, and the queue pair is what it was. */
+static void unsupported(void)
+{
+	static const struct {
+		const char *name;
+		int (*call)(struct ibv_qp *qp);
+	} calls[] = {
+		{ "ibv_query_ece", ece_query },
+		{ "ibv_set_ece", ece_set },
+		{ "ibv_create_counters", counters },
+		{ "ibv_create_flow_action_esp", flow_action },
+		{ "ibv_modify_qp_rate_limit", rate_limit },
+		{ "IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN", cq_overrun },
+	};
+	struct pair p;
+
+	pair_up(&p, &ea, &eb, NULL);
+	for (unsigned int i = 0; i < ARRAY_SIZE(calls); i++)
+		is(calls[i].call(p.qp[0]), EOPNOTSUPP, "%s", calls[i].name);
+	works(&p, "the queue pair");
+	pair_destroy(&p);
+}
+
 /* An error stays with its queue pair. */
 static void isolated(void)
 {
@@ -852,6 +917,7 @@ static const struct test tests[] = {
 	TEST(wrong_recv),
 	TEST(too_long),
 	TEST(refused),
+	TEST(unsupported),
 	TEST(isolated),
 };
 

@@ -373,6 +373,10 @@ static void dm(void)
 	imported(mr, 16384, "device memory");
 	ok(!ibv_reg_dm_mr(eb.pd, a, 8192, 8196, ALL | IBV_ACCESS_ZERO_BASED), "not of more");
 	ok(!ibv_reg_dm_mr(eb.pd, a, 0, 4096, ALL), "not at an address");
+	if (attr.odp_caps.general_caps)
+		is(ibv_reg_dm_mr(eb.pd, a, 0, 4096,
+				 ALL | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND) ? 0 : errno,
+		   EOPNOTSUPP, "not on demand");
 
 	up(&p);
 	is(rdma_read(&p, 0, 16384, mr->rkey), 0, "read");
@@ -462,6 +466,7 @@ static void dmabuf_moves(void)
 	uint8_t *there = malloc(len);
 	struct ibv_mr *mr;
 	struct pair p;
+	int err;
 
 	if (dev < 0 || !there) {
 		skip("no /dev/sroce_exporter: make kverbs", "a buffer that moves");
@@ -469,6 +474,9 @@ static void dmabuf_moves(void)
 		return;
 	}
 	ok(fd >= 0 && !ioctl(dev, EXPORTER_MOVE), "it can move");
+	/* kernels refuse it before they ask the device */
+	err = ibv_reg_dmabuf_mr(eb.pd, 0, len, 0, fd, LW | IBV_ACCESS_ON_DEMAND) ? 0 : errno;
+	ok(err == EOPNOTSUPP || err == EINVAL, "not on demand (%s)", strerror(err));
 	mr = ibv_reg_dmabuf_mr(eb.pd, 0, len, 0, fd, LW | RW | RR);
 	if (!ok(mr, "registered"))
 		return;

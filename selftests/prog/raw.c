@@ -731,20 +731,32 @@ static void rule_refused(struct ibv_qp *qp, struct rule *r, int want, const char
 
 static void test_refused(void)
 {
-	struct ibv_flow_spec_tunnel tun = { .type = IBV_FLOW_SPEC_VXLAN_TUNNEL, .size = sizeof(tun) };
-	struct ibv_flow_spec_eth inner = { .type = IBV_FLOW_SPEC_ETH | IBV_FLOW_SPEC_INNER,
-					   .size = sizeof(inner) };
+	static const struct {
+		int type;
+		size_t size;
+		const char *what;
+	} specs[] = {
+		{ IBV_FLOW_SPEC_VXLAN_TUNNEL, sizeof(struct ibv_flow_spec_tunnel), "a tunnel" },
+		{ IBV_FLOW_SPEC_ETH | IBV_FLOW_SPEC_INNER, sizeof(struct ibv_flow_spec_eth),
+		  "inner headers" },
+		{ IBV_FLOW_SPEC_ESP, sizeof(struct ibv_flow_spec_esp), "ESP" },
+		{ IBV_FLOW_SPEC_GRE, sizeof(struct ibv_flow_spec_gre), "GRE" },
+		{ IBV_FLOW_SPEC_MPLS, sizeof(struct ibv_flow_spec_mpls), "MPLS" },
+	};
 	struct ibv_qp_init_attr init = { .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_UD };
 	struct queue q;
 	struct rule r;
 
 	queue_make(&q, &ends[1], 4, 0);
-	rule_init(&r, IBV_FLOW_ATTR_NORMAL, 0, 0);
-	rule_add(&r, &tun, sizeof(tun));
-	rule_refused(q.qp, &r, EOPNOTSUPP, "a tunnel");
-	rule_init(&r, IBV_FLOW_ATTR_NORMAL, 0, 0);
-	rule_add(&r, &inner, sizeof(inner));
-	rule_refused(q.qp, &r, EOPNOTSUPP, "inner headers");
+	for (size_t i = 0; i < ARRAY_SIZE(specs); i++) {
+		struct ibv_flow_spec spec = {};
+
+		spec.hdr.type = specs[i].type;
+		spec.hdr.size = specs[i].size;
+		rule_init(&r, IBV_FLOW_ATTR_NORMAL, 0, 0);
+		rule_add(&r, &spec, specs[i].size);
+		rule_refused(q.qp, &r, EOPNOTSUPP, specs[i].what);
+	}
 	rule_init(&r, IBV_FLOW_ATTR_NORMAL, 0, IBV_FLOW_ATTR_FLAGS_EGRESS);
 	rule_refused(q.qp, &r, EOPNOTSUPP, "egress");
 	rule_init(&r, IBV_FLOW_ATTR_NORMAL, 0, 0);
