@@ -740,6 +740,21 @@ void mr_drop(struct ibv_mr *mr)
 	free(p);
 }
 
+void ud_ready(struct ibv_qp *qp, uint32_t qkey)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = qkey };
+
+	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY))
+		die("UD to INIT");
+	a.qp_state = IBV_QPS_RTR;
+	if (ibv_modify_qp(qp, &a, IBV_QP_STATE))
+		die("UD to RTR");
+	a.qp_state = IBV_QPS_RTS;
+	a.sq_psn = 0xfffffe;
+	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN))
+		die("UD to RTS");
+}
+
 void ud_up(struct ud *u, struct end *e, uint32_t qkey, bool ex)
 {
 	struct ibv_qp_init_attr_ex ia = {
@@ -750,7 +765,6 @@ void ud_up(struct ud *u, struct end *e, uint32_t qkey, bool ex)
 		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
 		.pd = e->pd,
 	};
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = qkey };
 
 	u->e = e;
 	ia.send_cq = u->scq = cq_make(e, 128);
@@ -759,15 +773,7 @@ void ud_up(struct ud *u, struct end *e, uint32_t qkey, bool ex)
 		ibv_create_qp(e->pd, (struct ibv_qp_init_attr *)&ia);
 	if (!u->qp)
 		die("create_qp, UD");
-	if (ibv_modify_qp(u->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY))
-		die("UD to INIT");
-	a.qp_state = IBV_QPS_RTR;
-	if (ibv_modify_qp(u->qp, &a, IBV_QP_STATE))
-		die("UD to RTR");
-	a.qp_state = IBV_QPS_RTS;
-	a.sq_psn = 0xfffffe;
-	if (ibv_modify_qp(u->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN))
-		die("UD to RTS");
+	ud_ready(u->qp, qkey);
 	u->mr = mr_make(e, 64 * 8192, 0);
 	u->buf = u->mr->addr;
 }

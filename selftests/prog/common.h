@@ -214,6 +214,8 @@ struct ud {
 	uint8_t *buf;
 };
 
+/* From RESET on: it may send and receive */
+void ud_ready(struct ibv_qp *qp, uint32_t qkey);
 void ud_up(struct ud *u, struct end *e, uint32_t qkey, bool ex);
 void ud_down(struct ud *u);
 void ud_recv(struct ud *u, uint64_t id, uint32_t len);

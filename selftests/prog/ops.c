@@ -57,6 +57,7 @@ struct target {
 	uint32_t srqn;		/* of XRC */
 	struct ibv_mr *mr;
 	unsigned int depth;
+	unsigned int sharers;	/* streams that it is for; 0: one */
 	size_t slot;
 	bool filled;
 };
@@ -513,9 +514,12 @@ static unsigned int room(const struct stream *s)
 {
 	unsigned int n = min(s->window - (s->posted - s->done), s->count - s->posted);
 
-	/* nobody waits for a receive on UC: there has to be one */
-	if (!s->reliable)
-		n = min(n, s->t[0]->depth - (s->sent - s->arrived));
+	/* nobody waits for a receive on UC: there has to be one, whatever others take */
+	if (!s->reliable) {
+		const struct target *t = s->t[0];
+
+		n = min(n, t->depth / max(t->sharers, 1U) - (s->sent - s->arrived));
+	}
 	return min(n, RING - (s->sent - s->arrived));
 }
 
@@ -769,7 +773,7 @@ static void uc(void)
 #define SRQ_QPS 12
 
 /* Many queue pairs, with two shared receive queues between them */
-static void srq(void)
+static void srq_run(const char *name, enum ibv_qp_type type, unsigned int ops)
 {
 	struct ibv_srq_init_attr sa = { .attr = { .max_wr = 64, .max_sge = 2 } };
 	struct stream *all = calloc(SRQ_QPS, sizeof(*all));
@@ -793,7 +797,7 @@ static void srq(void)
 		struct ibv_qp_init_attr ia = {
 			.cap = { .max_send_wr = 16, .max_send_sge = 4, .max_recv_wr = 1,
 				 .max_recv_sge = 1 },
-			.qp_type = IBV_QPT_RC,
+			.qp_type = type,
 		};
 		struct stream *s = &all[i];
 
@@ -810,13 +814,14 @@ static void srq(void)
 		s->max_sge = 4;
 		s->window = 16;
 		s->max_len = 8000;
-		s->reliable = true;
+		s->reliable = type == IBV_QPT_RC;
 		s->count = is_long ? 2000 : 80;
-		stream_init(s, &ea, &eb, OPS_RC, i);
+		stream_init(s, &ea, &eb, ops, i);
 		s->t[0] = t[i % 2];
+		s->t[0]->sharers++;
 		s->nt = 1;
 	}
-	traffic("RC, two SRQs", all, SRQ_QPS);
+	traffic(name, all, SRQ_QPS);
 	for (i = 0; i < SRQ_QPS; i++) {
 		if (ibv_destroy_qp(all[i].qp) || ibv_destroy_qp(rqp[i]) || ibv_destroy_cq(all[i].cq))
 			die("destroy_qp");
@@ -828,6 +833,12 @@ static void srq(void)
 		target_drop(t[i]);
 	}
 	free(all);
+}
+
+static void srq(void)
+{
+	srq_run("RC, two SRQs", IBV_QPT_RC, OPS_RC);
+	srq_run("UC, two SRQs", IBV_QPT_UC, OPS_UC);
 }
 
 #define XRC_QPS 2
@@ -1185,6 +1196,104 @@ static void ud(void)
 	}
 }
 
+#define SRQ_UD_SLOTS 32
+#define SRQ_UD_SLOT 8192
+
+static void srq_ud_post(struct ibv_srq *srq, const struct ibv_mr *mr, uint64_t i)
+{
+	uint8_t *at = (uint8_t *)mr->addr + i * SRQ_UD_SLOT;
+	struct ibv_recv_wr wr = {
+		.wr_id = i, .num_sge = 1, .sg_list = SGE(at, SRQ_UD_SLOT, mr->lkey),
+	}, *bad;
+
+	memset(at, CANARY, SRQ_UD_SLOT);
+	errno = ibv_post_srq_recv(srq, &wr, &bad);
+	if (errno)
+		die("post_srq_recv");
+}
+
+static uint32_t srq_ud_len(unsigned int i)
+{
+	return i % 4 ? i * 37 % 1000 : mtu_bytes(ea.port.active_mtu) - i / 4;
+}
+
+/* Datagram @i, to one of the queue pairs: its number is its immediate data. */
+static void srq_ud_send(struct ud *u, struct ibv_ah *ah, const struct ibv_qp *to, unsigned int i)
+{
+	const uint32_t len = srq_ud_len(i);
+	uint8_t *at = u->buf + i * 8192;
+	struct ibv_wc wc;
+
+	pattern_fill(at, i, 0, len);
+	if (ud_send(u, false, ah, to->qp_num, QKEY, i, SGE(at, len, u->mr->lkey), 1, 0, i + 1) ||
+	    !cq_wait(u->scq, &wc, PATIENCE) || wc.status)
+		die("a datagram of %u bytes", len);
+}
+
+/* Whether a completion is a datagram's that was sent so, every byte of it */
+static bool srq_ud_right(const struct ibv_wc *wc, const uint8_t *at, const struct ud *from,
+			 struct ibv_qp *const *to)
+{
+	const uint32_t i = be32toh(wc->imm_data) - 1, len = srq_ud_len(i);
+
+	return !wc->status && wc->wc_flags & IBV_WC_WITH_IMM && wc->wc_flags & IBV_WC_GRH &&
+	       i < SRQ_UD_SLOTS && wc->byte_len == GRH + len &&
+	       wc->qp_num == to[i % 2]->qp_num && wc->src_qp == from->qp->qp_num &&
+	       pattern_check(at + GRH, i, 0, len) == -1 &&
+	       canary_check(at + GRH + len, SRQ_UD_SLOT - GRH - len) == -1;
+}
+
+/* Datagrams to two queue pairs that take from one shared queue, and one that finds it empty */
+static void srq_ud(void)
+{
+	struct ibv_srq_init_attr sa = { .attr = { .max_wr = SRQ_UD_SLOTS, .max_sge = 1 } };
+	struct ibv_mr *mr = mr_make(&eb, SRQ_UD_SLOTS * SRQ_UD_SLOT, 0);
+	struct ibv_srq *srq = ibv_create_srq(eb.pd, &sa);
+	struct ibv_cq *cq = cq_make(&eb, 2 * SRQ_UD_SLOTS);
+	struct ibv_ah *ah = ah_to(&ea, &eb.gid);
+	unsigned int i, num = 0;
+	struct ibv_qp *qp[2];
+	uint32_t seen = 0;
+	struct ibv_wc wc;
+	struct ud a;
+
+	if (!srq)
+		die("create_srq");
+	ud_up(&a, &ea, QKEY, false);
+	for (i = 0; i < 2; i++) {
+		qp[i] = ibv_create_qp(eb.pd, &(struct ibv_qp_init_attr) {
+			.send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_UD,
+			.cap = { .max_send_wr = 1, .max_send_sge = 1 },
+		});
+		if (!qp[i])
+			die("create_qp");
+		ud_ready(qp[i], QKEY);
+	}
+	for (i = 0; i < SRQ_UD_SLOTS; i++)
+		srq_ud_post(srq, mr, i);
+	for (i = 0; i < SRQ_UD_SLOTS; i++)
+		srq_ud_send(&a, ah, qp[i % 2], i);
+	while (num < SRQ_UD_SLOTS && cq_wait(cq, &wc, PATIENCE) &&
+	       srq_ud_right(&wc, (uint8_t *)mr->addr + wc.wr_id * SRQ_UD_SLOT, &a, qp)) {
+		seen |= 1U << (be32toh(wc.imm_data) - 1);
+		num++;
+	}
+	is(num, SRQ_UD_SLOTS, "UD, one SRQ: datagrams of two queue pairs, every byte");
+	is(seen, UINT32_MAX, "each of them");
+	srq_ud_send(&a, ah, qp[0], 1);
+	ok(cq_quiet(cq, 0.1), "it is empty: the next is dropped");
+	srq_ud_post(srq, mr, 7);
+	srq_ud_send(&a, ah, qp[1], 3);
+	ok(cq_wait(cq, &wc, PATIENCE) && wc.wr_id == 7 &&
+	   srq_ud_right(&wc, (uint8_t *)mr->addr + 7 * SRQ_UD_SLOT, &a, qp),
+	   "the one after a request was posted is received");
+	if (ibv_destroy_qp(qp[0]) || ibv_destroy_qp(qp[1]) || ibv_destroy_srq(srq) ||
+	    ibv_destroy_cq(cq) || ibv_destroy_ah(ah))
+		die("destroy");
+	ud_down(&a);
+	mr_drop(mr);
+}
+
 /* To every queue pair that is attached, here and on the other host, and to no other. */
 static void mcast(void)
 {
@@ -1385,6 +1494,7 @@ static const struct test tests[] = {
 	TEST(xrc),
 	TEST(sum),
 	TEST(ud),
+	TEST(srq_ud),
 	TEST(mcast),
 	TEST(mcast_mtu),
 	TEST(gone),
