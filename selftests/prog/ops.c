@@ -12,9 +12,12 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../../include/uapi/rdma/sroce-abi.h"
@@ -927,6 +930,218 @@ static void xrc(void)
 	xrc_run("XRC, ibv_wr", true);
 }
 
+/* --- an XRC domain of two programs ------------------------------------------------- */
+
+#define GUEST_LEN 3000
+
+static void tell(int fd, uint32_t v)
+{
+	if (write(fd, &v, sizeof(v)) != sizeof(v))
+		die("the other program is gone");
+}
+
+static uint32_t hear(int fd)
+{
+	uint32_t v;
+
+	if (read(fd, &v, sizeof(v)) != sizeof(v))
+		die("the other program is gone");
+	return v;
+}
+
+static struct ibv_xrcd *xrcd_of(const struct end *e, int file, int oflags)
+{
+	struct ibv_xrcd *xrcd = ibv_open_xrcd(e->ctx, &(struct ibv_xrcd_init_attr) {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = file,
+		.oflags = oflags,
+	});
+
+	if (!xrcd)
+		die("open_xrcd: %s", strerror(errno));
+	return xrcd;
+}
+
+static void guest_post(struct ibv_srq *srq, const struct ibv_mr *mr)
+{
+	struct ibv_recv_wr wr = {
+		.num_sge = 1, .sg_list = SGE(mr->addr, GUEST_LEN, mr->lkey),
+	}, *bad;
+
+	errno = ibv_post_srq_recv(srq, &wr, &bad);
+	if (errno)
+		die("post_srq_recv");
+}
+
+/* Whether a message with @key has come */
+static bool guest_got(struct ibv_cq *cq, const struct ibv_mr *mr, uint64_t key)
+{
+	struct ibv_wc wc;
+
+	return cq_wait(cq, &wc, PATIENCE) && wc.status == IBV_WC_SUCCESS &&
+	       wc.byte_len == GUEST_LEN && pattern_check(mr->addr, key, 0, GUEST_LEN) == -1;
+}
+
+/*
+ * Another program, with a shared receive queue in the domain of @file: it says the queue's
+ * number, and then what comes of each thing that it does when it is told to.
+ */
+static void guest(int fd, int file)
+{
+	struct ibv_srq_attr attr = { .max_wr = 1024, .max_sge = 1 };
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RTS, .min_rnr_timer = 5 };
+	struct ibv_qp_open_attr oa = {
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
+		.qp_type = IBV_QPT_XRC_RECV,
+	};
+	struct ibv_async_event ev;
+	struct ibv_srq *srq;
+	struct ibv_mr *mr;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct end e;
+	uint32_t num;
+
+	end_open(&e, eb.name, "");
+	oa.xrcd = xrcd_of(&e, file, 0);
+	cq = cq_make(&e, 1);
+	srq = xrc_srq_make(&e, oa.xrcd, cq, &attr);
+	mr = mr_make(&e, GUEST_LEN, 0);
+	if (ibv_get_srq_num(srq, &num))
+		die("get_srq_num");
+	tell(fd, num);
+
+	oa.qp_num = hear(fd);
+	qp = ibv_open_qp(e.ctx, &oa);
+	tell(fd, qp ? qp_state(qp) : IBV_QPS_UNKNOWN);
+	tell(fd, qp ? ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER) : ENOENT);
+	guest_post(srq, mr);
+	tell(fd, 0);
+	tell(fd, guest_got(cq, mr, hear(fd)));
+
+	/* nobody polls any more, and there is a request more than there is room for */
+	for (int i = 0; i <= cq->cqe; i++)
+		guest_post(srq, mr);
+	tell(fd, cq->cqe);
+	hear(fd);
+	tell(fd, event_wait(&e, &ev, PATIENCE) && ev.event_type == IBV_EVENT_CQ_ERR &&
+		 ev.element.cq == cq);
+	tell(fd, qp ? wait_state(qp, IBV_QPS_ERR) : false);
+	if ((qp && ibv_destroy_qp(qp)) || ibv_destroy_srq(srq) || ibv_destroy_cq(cq) ||
+	    ibv_close_xrcd(oa.xrcd))
+		die("destroy");
+	mr_drop(mr);
+	end_close(&e);
+	tell(fd, 0);
+	_exit(0);
+}
+
+/* How a SEND to one of the domain's queues completes */
+static int guest_send(struct ibv_qp *ini, struct ibv_cq *cq, const struct ibv_mr *mr, uint64_t key,
+		      uint32_t srqn)
+{
+	struct ibv_wc wc;
+
+	pattern_fill(mr->addr, key, 0, GUEST_LEN);
+	errno = POST(ini, .wr_id = 1, .opcode = IBV_WR_SEND, .send_flags = SIG, .num_sge = 1,
+		     .sg_list = SGE(mr->addr, GUEST_LEN, mr->lkey),
+		     .qp_type.xrc.remote_srqn = srqn);
+	if (errno)
+		die("post_send");
+	return cq_wait(cq, &wc, PATIENCE) ? (int)wc.status : -1;
+}
+
+/* The program whose target queue pair it is, and who sends to it */
+static void host(int fd, int file)
+{
+	struct ibv_cq *cq = cq_make(&ea, 16), *rcq = cq_make(&eb, 16);
+	struct ibv_srq_attr attr = { .max_wr = 4, .max_sge = 1 };
+	struct ibv_mr *from = mr_make(&ea, GUEST_LEN, 0), *to = mr_make(&eb, GUEST_LEN, 0);
+	struct ibv_xrcd *xrcd = xrcd_of(&eb, file, O_CREAT);
+	struct ibv_srq *srq = xrc_srq_make(&eb, xrcd, rcq, &attr);
+	struct conn c = conn_default;
+	struct ibv_qp_init_attr ia;
+	struct ibv_qp *ini, *tgt;
+	struct ibv_qp_attr a;
+	uint32_t num, theirs, room, i;
+
+	tell(fd, 0);
+	theirs = hear(fd);
+	ini = ibv_create_qp_ex(ea.ctx, &(struct ibv_qp_init_attr_ex) {
+		.cap = { .max_send_wr = 4, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_XRC_SEND, .comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = ea.pd, .send_cq = cq,
+	});
+	tgt = ibv_create_qp_ex(eb.ctx, &(struct ibv_qp_init_attr_ex) {
+		.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = xrcd,
+	});
+	if (!ini || !tgt || ibv_get_srq_num(srq, &num))
+		die("create_qp_ex");
+	c.retry_cnt = 2;
+	qps_connect(ini, &ea, 1000, tgt, &eb, 2000, &c);
+	tell(fd, tgt->qp_num);
+	is(hear(fd), IBV_QPS_RTS, "another program opens the target queue pair: its state");
+	is(hear(fd), 0, "and modifies it");
+	if (ibv_query_qp(tgt, &a, IBV_QP_MIN_RNR_TIMER, &ia))
+		die("query_qp");
+	is(a.min_rnr_timer, 5, "min_rnr_timer is what it set");
+	hear(fd);
+	is(guest_send(ini, cq, from, 11, theirs), IBV_WC_SUCCESS, "a message to its queue");
+	tell(fd, 11);
+	ok(hear(fd), "it has every byte");
+	guest_post(srq, to);
+	is(guest_send(ini, cq, from, 12, num), IBV_WC_SUCCESS, "a message to a queue of ours");
+	ok(guest_got(rcq, to, 12), "every byte of it");
+
+	room = hear(fd);
+	for (i = 0; i < room && !guest_send(ini, cq, from, i, theirs); i++)
+		;
+	is(i, room, "messages to its queue, as many as its completion queue has room for");
+	is(qp_state(tgt), IBV_QPS_RTS, "the target is well");
+	guest_post(srq, to);
+	guest_send(ini, cq, from, 13, theirs);
+	tell(fd, 0);
+	ok(hear(fd), "one more overflows it: it is told");
+	ok(hear(fd), "and sees the target end");
+	is_state(tgt, IBV_QPS_ERR, "the target of both");
+	ok(guest_send(ini, cq, from, 14, num) > 0, "who sends to a queue of ours hears of it");
+	ok(cq_quiet(rcq, 0.05), "and nothing is received there");
+	hear(fd);
+	if (ibv_destroy_qp(ini) || ibv_destroy_qp(tgt) || ibv_destroy_srq(srq) ||
+	    ibv_destroy_cq(cq) || ibv_destroy_cq(rcq) || ibv_close_xrcd(xrcd))
+		die("destroy");
+	mr_drop(from);
+	mr_drop(to);
+}
+
+/*
+ * A domain that is a file's is everybody's who has that: the target queue pair of one program
+ * serves the queues of both, and either may end it (trust.rst).
+ */
+static void xrc_shared(void)
+{
+	FILE *file = tmpfile();
+	int fd[2], status;
+	pid_t pid;
+
+	if (!file || socketpair(AF_UNIX, SOCK_STREAM, 0, fd))
+		die("no file, or no socket");
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (!pid) {
+		close(fd[0]);
+		/* once the domain is there */
+		hear(fd[1]);
+		guest(fd[1], fileno(file));
+	}
+	close(fd[1]);
+	host(fd[0], fileno(file));
+	is(waitpid(pid, &status, 0) == pid ? status : -1, 0, "the other program ends well");
+	close(fd[0]);
+	fclose(file);
+}
+
 /* --- atomics of many ------------------------------------------------------------- */
 
 #define SUM_QPS 8
@@ -1492,6 +1707,7 @@ static const struct test tests[] = {
 	TEST(uc),
 	TEST(srq),
 	TEST(xrc),
+	TEST(xrc_shared),
 	TEST(sum),
 	TEST(ud),
 	TEST(srq_ud),
