@@ -652,6 +652,133 @@ next:
 	}
 }
 
+/* An XRC requester and its target, connected anew each time */
+struct xrc {
+	struct ibv_xrcd *xrcd;
+	struct ibv_cq *scq, *rcq;
+	struct ibv_qp *ini, *tgt;
+	struct ibv_srq *srq;
+	uint32_t srqn;
+};
+
+static bool xrc_make(struct xrc *x)
+{
+	struct ibv_srq_attr attr = { .max_wr = 4, .max_sge = 1 };
+
+	x->xrcd = xrcd_make(&eb);
+	if (!ok(x->xrcd, "an XRC domain"))
+		return false;
+	x->scq = cq_make(&ea, 16);
+	x->rcq = cq_make(&eb, 16);
+	x->srq = xrc_srq_make(&eb, x->xrcd, x->rcq, &attr);
+	x->ini = ibv_create_qp_ex(ea.ctx, &(struct ibv_qp_init_attr_ex) {
+		.cap = { .max_send_wr = 4, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_XRC_SEND,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = ea.pd,
+		.send_cq = x->scq,
+	});
+	x->tgt = ibv_create_qp_ex(eb.ctx, &(struct ibv_qp_init_attr_ex) {
+		.qp_type = IBV_QPT_XRC_RECV,
+		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
+		.xrcd = x->xrcd,
+	});
+	if (!x->ini || !x->tgt || ibv_get_srq_num(x->srq, &x->srqn))
+		die("create_qp_ex");
+	return true;
+}
+
+static void xrc_connect(struct xrc *x)
+{
+	if (qp_to(x->ini, IBV_QPS_RESET) || qp_to(x->tgt, IBV_QPS_RESET))
+		die("modify_qp to RESET");
+	qps_connect(x->ini, &ea, 1000, x->tgt, &eb, 2000, &conn_default);
+}
+
+static void xrc_drop(struct xrc *x)
+{
+	if (ibv_destroy_qp(x->ini) || ibv_destroy_qp(x->tgt) || ibv_destroy_srq(x->srq) ||
+	    ibv_destroy_cq(x->scq) || ibv_destroy_cq(x->rcq) || ibv_close_xrcd(x->xrcd))
+		die("destroy");
+}
+
+/* A window of the requester's: bound, taken away, and not taken away twice */
+static void xrc_window(struct xrc *x)
+{
+	struct ibv_mr *mr = mr_make(&ea, 4096, R_ALL | IBV_ACCESS_MW_BIND);
+	struct ibv_mw *mw = ibv_alloc_mw(ea.pd, IBV_MW_TYPE_2);
+	struct ibv_wc wc;
+	uint32_t key;
+
+	if (!mw)
+		die("alloc_mw");
+	key = ibv_inc_rkey(mw->rkey);
+	xrc_connect(x);
+	is(POST(x->ini, .wr_id = 80, .send_flags = SIG, .opcode = IBV_WR_BIND_MW,
+		.bind_mw = { .mw = mw, .rkey = key, .bind_info = {
+			.mr = mr, .addr = (uintptr_t)mr->addr, .length = 100,
+			.mw_access_flags = R_ALL } }), 0, "XRC: BIND_MW is posted");
+	wc_is(x->scq, 80, IBV_WC_SUCCESS, &wc, "it is done");
+	is(wc.opcode, IBV_WC_BIND_MW, "its opcode");
+	is(ibv_dereg_mr(mr), EBUSY, "the region stays while the window is bound");
+	is(POST(x->ini, .wr_id = 81, .send_flags = SIG, .opcode = IBV_WR_LOCAL_INV,
+		.invalidate_rkey = key), 0, "LOCAL_INV is posted");
+	wc_is(x->scq, 81, IBV_WC_SUCCESS, &wc, "it is done");
+	is(wc.opcode, IBV_WC_LOCAL_INV, "its opcode");
+	is(POST(x->ini, .wr_id = 82, .send_flags = SIG, .opcode = IBV_WR_LOCAL_INV,
+		.invalidate_rkey = key), 0, "once more is posted");
+	wc_is(x->scq, 82, IBV_WC_MW_BIND_ERR, NULL, "there is nothing to take away");
+	is_state(x->ini, IBV_QPS_ERR, "the requester");
+	is_state(x->tgt, IBV_QPS_RTS, "the target");
+	if (ibv_dealloc_mw(mw))
+		die("dealloc_mw");
+	mr_drop(mr);
+}
+
+/* A target has no send queue to bind with: any window is another queue pair's. */
+static void xrc_inv(struct xrc *x)
+{
+	struct ibv_recv_wr wr = { .wr_id = 60, .num_sge = 1 }, *bad;
+	struct ibv_mr *mr;
+	struct ibv_mw *mw;
+	struct pair p;
+	uint32_t key;
+
+	pair_make(&p, R_ALL);
+	mr = reg(eb.pd, 0, RLEN, R_ALL | IBV_ACCESS_MW_BIND);
+	mw = ibv_alloc_mw(eb.pd, IBV_MW_TYPE_2);
+	if (!mw)
+		die("alloc_mw");
+	key = bind_mw(&p, mw, mr, WOFF, WLEN, R_ALL);
+	xrc_connect(x);
+	wr.sg_list = SGE(p.buf[1], 4000, p.mr[1]->lkey);
+	if (ibv_post_srq_recv(x->srq, &wr, &bad))
+		die("post_srq_recv");
+	is(POST(x->ini, .wr_id = 3, .send_flags = SIG, .opcode = IBV_WR_SEND_WITH_INV,
+		.invalidate_rkey = key, .num_sge = 1, .qp_type.xrc.remote_srqn = x->srqn,
+		.sg_list = SGE(p.buf[0], 3000, p.mr[0]->lkey)), 0, "XRC: SEND_INV is posted");
+	wc_is(x->scq, 3, IBV_WC_REM_ACCESS_ERR, NULL, "it is refused");
+	wc_is(x->rcq, 60, IBV_WC_LOC_ACCESS_ERR, NULL, "the receive says so");
+	is_state(x->tgt, IBV_QPS_ERR, "the target");
+	granted(&p, &ops[0], (uintptr_t)at(WOFF), key, 8, "%s: %s",
+		"what SEND_INV may not take away is still there");
+	if (ibv_dealloc_mw(mw))
+		die("dealloc_mw");
+	dereg(mr);
+	pair_destroy(&p);
+}
+
+static void xrc(void)
+{
+	struct xrc x;
+
+	if (!xrc_make(&x))
+		return;
+	xrc_window(&x);
+	xrc_inv(&x);
+	xrc_drop(&x);
+}
+
 static const struct test tests[] = {
 	TEST(regions),
 	TEST(windows1),
@@ -660,6 +787,7 @@ static const struct test tests[] = {
 	TEST(revoke2),
 	TEST(revoke_region),
 	TEST(send_inv),
+	TEST(xrc),
 };
 
 int main(int argc, char **argv)

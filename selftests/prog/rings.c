@@ -23,6 +23,9 @@ static struct end ea, eb;
 #define ACCESS_FLUSH (1 << 8)
 #define ACCESS_PERSIST (1 << 9)
 
+/* The shared receive queue that an XRC requester names; nothing to others */
+static uint32_t srqn;
+
 /* beyond what the ring can hold, and back before what is done */
 static const uint32_t far[] = { POSTED + ENTRIES + 1, POSTED + 0x80000000, POSTED - 1 };
 
@@ -62,6 +65,7 @@ static void post_writes(struct pair *p, unsigned int n, int last_flags)
 		if (POST(p->qp[0], .wr_id = i, .opcode = IBV_WR_RDMA_WRITE, .num_sge = 1,
 			 .send_flags = i == n - 1 ? last_flags : 0,
 			 .sg_list = SGE(p->buf[0] + i * 8, 8, p->mr[0]->lkey),
+			 .qp_type.xrc.remote_srqn = srqn,
 			 .wr.rdma = { (uintptr_t)p->buf[1] + i * 8, p->mr[1]->rkey }))
 			die("post WRITE");
 }
@@ -163,7 +167,7 @@ static struct sroce_send_wqe *post_as(struct pair *p, uint8_t opcode, uint64_t a
 		die("modify_qp to SQD");
 	post_writes(p, POSTED - 1, 0);
 	if (POST(p->qp[0], .wr_id = 77, .opcode = IBV_WR_RDMA_READ, .send_flags = SIG,
-		 .wr.rdma = { addr, rkey }))
+		 .qp_type.xrc.remote_srqn = srqn, .wr.rdma = { addr, rkey }))
 		die("post READ");
 	ring = ring_at(POSTED);
 	wqe = (struct sroce_send_wqe *)((uint8_t *)(ring + 1) + (POSTED - 1) * SROCE_SQ_BLOCK);
@@ -262,6 +266,110 @@ static void flush(void)
 		pair_destroy(&p);
 	}
 	is(hw_counter(&eb, "rx_flush_requests") - before, sent, "each is counted");
+}
+
+/* An XRC requester and its target in place of a pair's queue pairs */
+static void xrc_up(struct pair *p, struct ibv_xrcd *xrcd, int access)
+{
+	pair_create(p, &ea, &eb, &(struct pair_opts) {
+		.sq = ENTRIES, .rq = 1, .sge = 1, .buf = 4096, .access = IBV_ACCESS_REMOTE_WRITE });
+	if (ibv_destroy_qp(p->qp[0]) || ibv_destroy_qp(p->qp[1]))
+		die("destroy_qp");
+	ring_before();
+	p->qp[0] = ibv_create_qp_ex(ea.ctx, &(struct ibv_qp_init_attr_ex) {
+		.cap = { .max_send_wr = ENTRIES, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_XRC_SEND,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = ea.pd,
+		.send_cq = p->scq[0],
+	});
+	p->qp[1] = ibv_create_qp_ex(eb.ctx, &(struct ibv_qp_init_attr_ex) {
+		.qp_type = IBV_QPT_XRC_RECV,
+		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
+		.xrcd = xrcd,
+	});
+	if (!p->qp[0] || !p->qp[1])
+		die("create_qp_ex");
+	p->conn.access = access;
+	pair_connect(p);
+	pattern_fill(p->buf[0], access, 0, 4096);
+}
+
+static void xrc_done(struct pair *p, int opcode, const char *what)
+{
+	struct ibv_wc wc;
+
+	if (qp_to(p->qp[0], IBV_QPS_RTS))
+		die("modify_qp to RTS");
+	wc_is(p->scq[0], 77, IBV_WC_SUCCESS, &wc, "XRC: %s", what);
+	is(wc.opcode, opcode, "the completion's opcode");
+	ok(pattern_check(p->buf[1], p->conn.access, 0, (POSTED - 1) * 8) < 0,
+	   "the WRITEs before it");
+	is_state(p->qp[1], IBV_QPS_RTS, "the target");
+}
+
+static void xrc_atomic_write(struct ibv_xrcd *xrcd)
+{
+	const uint64_t value = 0x0123456789abcdef;
+	struct sroce_send_wqe *wqe;
+	struct pair p;
+	uint64_t got;
+
+	xrc_up(&p, xrcd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	wqe = post_as(&p, SROCE_WR_ATOMIC_WRITE, (uintptr_t)p.buf[1] + 2048, p.mr[1]->rkey);
+	wqe->flags |= SROCE_WQE_INLINE;
+	wqe->inline_len = sizeof(value);
+	memcpy(wqe + 1, &value, sizeof(value));
+	xrc_done(&p, SROCE_WC_ATOMIC_WRITE, "ATOMIC WRITE");
+	memcpy(&got, p.buf[1] + 2048, sizeof(got));
+	is(got, value, "its eight bytes");
+	ok(canary_check(p.buf[1] + 2040, 8) == -1 && canary_check(p.buf[1] + 2056, 2000) == -1,
+	   "and no others");
+	pair_destroy(&p);
+}
+
+static void xrc_flush(struct ibv_xrcd *xrcd)
+{
+	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | ACCESS_FLUSH;
+	struct ibv_mr *may = mr_make(&eb, 4096, 0), *mr;
+	struct sroce_send_wqe *wqe;
+	struct pair p;
+
+	mr = ibv_reg_mr(eb.pd, may->addr, 4096, access);
+	if (!mr) {
+		skip("no FLUSH in this kernel", "XRC: FLUSH");
+		mr_drop(may);
+		return;
+	}
+	xrc_up(&p, xrcd, access);
+	wqe = post_as(&p, SROCE_WR_FLUSH, (uintptr_t)mr->addr + 100, mr->rkey);
+	wqe->flush_len = 1000;
+	wqe->flush_type = 1;	/* to global visibility, of a range */
+	xrc_done(&p, SROCE_WC_FLUSH, "FLUSH");
+	pair_destroy(&p);
+	if (ibv_dereg_mr(mr))
+		die("dereg_mr");
+	mr_drop(may);
+}
+
+/* Annex A19's operations of an XRC requester: RC's, and the queue's number beside */
+static void xrc(void)
+{
+	struct ibv_srq_attr attr = { .max_wr = 1, .max_sge = 1 };
+	struct ibv_xrcd *xrcd = xrcd_make(&eb);
+	struct ibv_cq *cq = cq_make(&eb, 1);
+	struct ibv_srq *srq;
+
+	if (!ok(xrcd, "an XRC domain"))
+		return;
+	srq = xrc_srq_make(&eb, xrcd, cq, &attr);
+	if (ibv_get_srq_num(srq, &srqn))
+		die("get_srq_num");
+	xrc_atomic_write(xrcd);
+	xrc_flush(xrcd);
+	srqn = 0;
+	if (ibv_destroy_srq(srq) || ibv_destroy_cq(cq) || ibv_close_xrcd(xrcd))
+		die("destroy");
 }
 
 /* enum ib_wr_opcode, behind those of programs */
@@ -525,6 +633,7 @@ static const struct test tests[] = {
 	TEST(sq),
 	TEST(rq),
 	TEST(flush),
+	TEST(xrc),
 	TEST(fastreg),
 };
 

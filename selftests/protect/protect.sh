@@ -8,7 +8,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts protect
-tests_of protect regions windows1 windows2 revoke_region revoke1 revoke2 send_inv
+tests_of protect regions windows1 windows2 revoke_region revoke1 revoke2 send_inv xrc
 # a host to itself
 tap_from "regions, one device" "$BIN/protect" -d roce0 regions
 done_testing
