@@ -716,3 +716,47 @@ void test_fastreg(struct side *a, struct side *b)
 	ok(!ib_dereg_mr(mr), "ib_dereg_mr()");
 	pages_free(&pages);
 }
+
+/* Who writes by a key that is none any more is not told so, and goes on. */
+void test_fastreg_uc(struct side *a, struct side *b)
+{
+	struct ib_mr *mr = ib_alloc_mr(b->pd, IB_MR_TYPE_MEM_REG, PAGES);
+	static struct pages pages;
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND, .num_sge = 1 };
+	struct ib_sge list;
+	u32 i;
+
+	if (IS_ERR(mr) || !pages_alloc(&pages, 0) || pair_up(IB_QPT_UC)) {
+		ok(false, "UC: fast registration");
+		return;
+	}
+	fill();
+	ok(map(b, mr, &pages) && reg(b, mr, ACCESS, IB_WC_SUCCESS) &&
+	   write_by(a, mr, IB_WC_SUCCESS) && tell(a, b) && pages_have(&pages, 0, 0, pages.len),
+	   "UC: REG_MR, and WRITE to it");
+
+	memset(a->buf, 0, SIZE);
+	pages_fill(&pages);
+	list = (struct ib_sge) { .addr = mr->iova, .length = mr->length, .lkey = mr->lkey };
+	wr.sg_list = &list;
+	ok(!post_recv(a, 0, SIZE) && !post(b, &wr) && op_wait(&b->send, IB_WC_SUCCESS) &&
+	   op_wait(&a->recv, IB_WC_SUCCESS) && a->recv.wc.byte_len == pages.len, "UC: SEND of it");
+	for (i = 0; i < pages.len && a->buf[i] == pattern(i); i++)
+		;
+	ok(i == pages.len, "every byte");
+
+	fill();
+	pages_clear(&pages);
+	ok(local_inv(b, mr->rkey, IB_WC_SUCCESS) && write_by(a, mr, IB_WC_SUCCESS) &&
+	   tell(a, b) && pages_have(&pages, 0, 0, 0), "UC: WRITE after LOCAL_INV is dropped");
+	ok(reg(b, mr, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ, IB_WC_SUCCESS) &&
+	   write_by(a, mr, IB_WC_SUCCESS) && tell(a, b) && pages_have(&pages, 0, 0, 0),
+	   "UC: and so is one without the right");
+	ok(local_inv(b, mr->rkey, IB_WC_SUCCESS) && reg(b, mr, ACCESS, IB_WC_SUCCESS) &&
+	   write_by(a, mr, IB_WC_SUCCESS) && tell(a, b) && pages_have(&pages, 0, 0, pages.len),
+	   "UC: registered again");
+	ok(reg(b, mr, ACCESS, IB_WC_MW_BIND_ERR), "UC: REG_MR of what is registered");
+	pair_down();
+	ok(!ib_dereg_mr(mr), "UC: ib_dereg_mr()");
+	pages_free(&pages);
+}

@@ -27,6 +27,8 @@ struct side {
 	u32 rdma_ctxs;
 	struct op send;
 	struct op recv;
+	/* of its queue pair, its shared receive queue, its port: bits, as they come */
+	unsigned long events;
 };
 
 extern struct side sides[2];
@@ -46,9 +48,19 @@ struct ib_sge sge(struct side *s, u32 off, u32 len);
 int post(struct side *s, struct ib_send_wr *wr);
 int post_recv(struct side *s, u32 off, u32 len);
 void fill(void);
+int make_qp(struct side *s, enum ib_qp_type type);
+int to_init(struct side *s);
+int to_rtr(struct side *s, struct side *peer);
+int to_rts(struct side *s);
 int pair_up(enum ib_qp_type type);
 void pair_down(void);
+bool tell(struct side *a, struct side *b);
+void qp_event(struct ib_event *event, void *context);
 
+void test_send(struct side *a, struct side *b);
 void test_fastreg(struct side *a, struct side *b);
+void test_fastreg_uc(struct side *a, struct side *b);
+void test_events(struct side *a, struct side *b);
+void test_port_events(struct side *a, struct side *b);
 
 #endif /* KVERBS_TEST_H */

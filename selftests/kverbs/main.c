@@ -117,7 +117,7 @@ static struct rdma_ah_attr ah_attr(struct side *s, struct side *peer)
 	return attr;
 }
 
-static int to_init(struct side *s)
+int to_init(struct side *s)
 {
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_INIT,
@@ -132,41 +132,47 @@ static int to_init(struct side *s)
 	return ib_modify_qp(s->qp, &attr, mask);
 }
 
-static int to_rts(struct side *s, struct side *peer)
+int to_rtr(struct side *s, struct side *peer)
 {
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_RTR,
 		.path_mtu = IB_MTU_1024,
 		.dest_qp_num = peer->qp->qp_num,
 		.max_dest_rd_atomic = 4,
-		.max_rd_atomic = 4,
 		.min_rnr_timer = 1,
+	};
+	int mask = IB_QP_STATE;
+
+	attr.ah_attr = ah_attr(s, peer);
+	if (s->qp->qp_type != IB_QPT_UD)
+		mask |= IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN;
+	if (s->qp->qp_type == IB_QPT_RC)
+		mask |= IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER;
+	return ib_modify_qp(s->qp, &attr, mask);
+}
+
+int to_rts(struct side *s)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_RTS,
+		.max_rd_atomic = 4,
 		.timeout = 12,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 	};
-	const bool ud = s->qp->qp_type == IB_QPT_UD;
-	int mask = IB_QP_STATE;
-	int err;
+	int mask = IB_QP_STATE | IB_QP_SQ_PSN;
 
-	attr.ah_attr = ah_attr(s, peer);
-	if (!ud)
-		mask |= IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
-			IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER;
-	err = ib_modify_qp(s->qp, &attr, mask);
-	if (err)
-		return err;
-	attr.qp_state = IB_QPS_RTS;
-	mask = IB_QP_STATE | IB_QP_SQ_PSN;
-	if (!ud)
+	if (s->qp->qp_type == IB_QPT_RC)
 		mask |= IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
 			IB_QP_MAX_QP_RD_ATOMIC;
 	return ib_modify_qp(s->qp, &attr, mask);
 }
 
-static int make_qp(struct side *s, enum ib_qp_type type)
+int make_qp(struct side *s, enum ib_qp_type type)
 {
 	struct ib_qp_init_attr init = {
+		.event_handler = qp_event,
+		.qp_context = s,
 		.send_cq = s->cq,
 		.recv_cq = s->cq,
 		.srq = s->srq,
@@ -213,7 +219,7 @@ int pair_up(enum ib_qp_type type)
 			err = to_init(&sides[i]);
 	}
 	for (i = 0; i < 2 && !err; i++)
-		err = to_rts(&sides[i], &sides[!i]);
+		err = to_rtr(&sides[i], &sides[!i]) ?: to_rts(&sides[i]);
 	return err;
 }
 
@@ -227,7 +233,7 @@ void pair_down(void)
 		ib_destroy_qp(sides[i].qp);
 }
 
-static void test_send(struct side *a, struct side *b)
+void test_send(struct side *a, struct side *b)
 {
 	struct ib_sge list[3] = { sge(a, 0, 5000), sge(a, 5000, 1), sge(a, 5001, 4999) };
 	struct ib_send_wr wr = { .opcode = IB_WR_SEND, .sg_list = list, .num_sge = 3 };
@@ -256,6 +262,56 @@ static void test_send(struct side *a, struct side *b)
 	   b->recv.wc.ex.imm_data == cpu_to_be32(0x12345678) &&
 	   !memcmp(small, b->buf, 100) && op_wait(&a->send, IB_WC_SUCCESS),
 	   "inline, immediate data");
+}
+
+/* The peer of an unreliable connection says nothing: what comes behind tells that it is there. */
+bool tell(struct side *a, struct side *b)
+{
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND };
+
+	return !post_recv(b, 0, 0) && !post(a, &wr) && op_wait(&a->send, IB_WC_SUCCESS) &&
+	       op_wait(&b->recv, IB_WC_SUCCESS);
+}
+
+static bool is_clear(struct side *s, u32 len)
+{
+	return s->buf[0] == 0xee && !memcmp(s->buf, s->buf + 1, len - 1);
+}
+
+static void test_uc(struct side *a, struct side *b)
+{
+	struct ib_sge list = sge(a, 0, 40000);
+	struct ib_rdma_wr wr = {
+		.wr = { .opcode = IB_WR_RDMA_WRITE, .sg_list = &list, .num_sge = 1 },
+		.remote_addr = (uintptr_t)b->buf,
+		.rkey = b->pd->unsafe_global_rkey,
+	};
+
+	if (pair_up(IB_QPT_UC)) {
+		ok(false, "UC");
+		return;
+	}
+	test_send(a, b);
+	fill();
+	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) && tell(a, b) &&
+	   a->send.wc.opcode == IB_WC_SEND && !memcmp(a->buf, b->buf, 40000), "UC: WRITE");
+	wr.wr.opcode = IB_WR_RDMA_WRITE_WITH_IMM;
+	wr.wr.ex.imm_data = cpu_to_be32(98);
+	fill();
+	post_recv(b, 0, 0);
+	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) &&
+	   op_wait(&b->recv, IB_WC_SUCCESS) && b->recv.wc.byte_len == 40000 &&
+	   b->recv.wc.opcode == IB_WC_RECV_RDMA_WITH_IMM &&
+	   b->recv.wc.ex.imm_data == cpu_to_be32(98) && !memcmp(a->buf, b->buf, 40000),
+	   "UC: WRITE with immediate data");
+	wr.wr.opcode = IB_WR_RDMA_WRITE;
+	wr.rkey = b->pd->local_dma_lkey;
+	fill();
+	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) && tell(a, b) &&
+	   is_clear(b, SIZE), "UC: WRITE by what is no remote key is dropped");
+	wr.wr.opcode = IB_WR_RDMA_READ;
+	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_LOC_QP_OP_ERR), "UC: no READ");
+	pair_down();
 }
 
 /* Memory of the process that loads this, on demand, in a consumer's domain, as RDS has it. */
@@ -550,6 +606,39 @@ static void test_srq(struct side *a, struct side *b)
 	b->srq = NULL;
 }
 
+/* What was set is told; to set something else, another one is made. */
+static void test_query_ah(struct side *s, struct rdma_ah_attr *attr)
+{
+	struct rdma_ah_attr got = {}, other;
+	const struct ib_global_route *grh = rdma_ah_read_grh(&got);
+	const u8 group[4] = { 239, 1, 2, 3 };
+	struct ib_ah *ah;
+
+	rdma_ah_set_sl(attr, 5);
+	attr->static_rate = IB_RATE_10_GBPS;
+	attr->grh.flow_label = 0x12345;
+	attr->grh.hop_limit = 17;
+	attr->grh.traffic_class = 0x60;
+	ah = rdma_create_ah(s->pd, attr, RDMA_CREATE_AH_SLEEPABLE);
+	if (IS_ERR(ah)) {
+		ok(false, "an address handle");
+		return;
+	}
+	ok(!rdma_query_ah(ah, &got) && got.type == RDMA_AH_ATTR_TYPE_ROCE &&
+	   rdma_ah_get_port_num(&got) == 1 && rdma_ah_get_sl(&got) == 5 &&
+	   got.static_rate == IB_RATE_10_GBPS && rdma_ah_get_ah_flags(&got) == IB_AH_GRH &&
+	   !memcmp(&grh->dgid, &attr->grh.dgid, sizeof(grh->dgid)) &&
+	   grh->sgid_index == s->gid_attr->index && grh->flow_label == 0x12345 &&
+	   grh->hop_limit == 17 && grh->traffic_class == 0x60, "an address handle tells what it is");
+	other = *attr;
+	ipv6_addr_set_v4mapped(*(__be32 *)group, (struct in6_addr *)&other.grh.dgid);
+	ok(rdma_modify_ah(ah, &other) == -EOPNOTSUPP, "it is not modified");
+	memset(&got, 0, sizeof(got));
+	ok(!rdma_query_ah(ah, &got) &&
+	   !memcmp(&grh->dgid, &attr->grh.dgid, sizeof(grh->dgid)), "and stays as it was");
+	rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
+}
+
 static void test_ud(struct side *a, struct side *b)
 {
 	struct ib_sge list = sge(a, 0, 500);
@@ -577,6 +666,7 @@ static void test_ud(struct side *a, struct side *b)
 	ok(good, "UD by address handle");
 	wr.ah = IS_ERR(wr.ah) ? NULL : (rdma_destroy_ah(wr.ah, 0), NULL);
 	ok(ib_post_send(a->qp, &wr.wr, NULL) == -EINVAL, "UD without");
+	test_query_ah(a, &attr);
 	pair_down();
 	ok(true, "datagram queue pairs are drained");
 }
@@ -627,7 +717,7 @@ static void test_reset(struct side *a, struct side *b)
 	post_recv(b, 0, SIZE);
 	ok(!post(a, &wr) && drained(a), "a SEND that nobody polls for");
 	ok(!ib_modify_qp(a->qp, &reset, IB_QP_STATE), "to RESET");
-	ok(!to_init(a) && !to_rts(a, b), "and to RTS again");
+	ok(!to_init(a) && !to_rtr(a, b) && !to_rts(a), "and to RTS again");
 	ok(!ib_process_cq_direct(a->cq, -1) && !try_wait_for_completion(&a->send.done),
 	   "what it has sent before is not completed any more");
 	ok(ib_process_cq_direct(b->cq, -1) == 1 && b->recv.wc.status == IB_WC_SUCCESS &&
@@ -670,11 +760,14 @@ static void test_all(struct side *a, struct side *b)
 	with_pair(test_flush, a, b, "RC, for what is flushed");
 	with_pair(test_reset, a, b, "RC, for RESET");
 	test_srq(a, b);
+	test_uc(a, b);
 	test_ud(a, b);
+	test_events(a, b);
 	test_fastreg(a, b);
+	test_fastreg_uc(a, b);
 }
 
-static int kverbs_run(enum ib_poll_context poll)
+static int kverbs_run(enum ib_poll_context poll, bool last)
 {
 	int err;
 
@@ -683,6 +776,9 @@ static int kverbs_run(enum ib_poll_context poll)
 	if (err)
 		return err;
 	test_all(&sides[0], &sides[1]);
+	/* nothing of it is the poll context's, and it takes its time */
+	if (last)
+		test_port_events(&sides[0], &sides[1]);
 	side_down(&sides[0]);
 	side_down(&sides[1]);
 	return 0;
@@ -722,7 +818,7 @@ static int __init kverbs_init(void)
 		return err;
 	err = sides[0].dev && sides[1].dev ? 0 : -ENODEV;
 	for (i = 0; i < ARRAY_SIZE(polls) && !err; i++)
-		err = kverbs_run(polls[i]);
+		err = kverbs_run(polls[i], i == ARRAY_SIZE(polls) - 1);
 	pr_info("kverbs: ended: %u failed, error %d\n", failed, err);
 	ib_unregister_client(&kverbs_client);
 	return err;
