@@ -9,12 +9,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -735,6 +737,195 @@ static void beside(void)
 	close(fd);
 }
 
+/* A process that was there before: what it does needs none of our memory, which is waited for. */
+struct helper {
+	pid_t pid;
+	int go, said;
+};
+
+static struct helper helper_start(int (* const does[])(void), int num)
+{
+	int go[2], said[2], i, err;
+	struct helper h;
+	char c;
+
+	if (pipe(go) || pipe(said))
+		die("pipe");
+	fflush(stdout);
+	h.pid = fork();
+	if (h.pid < 0)
+		die("fork");
+	if (!h.pid) {
+		for (i = 0; i < num; i++) {
+			if (read(go[0], &c, 1) != 1)
+				_exit(1);
+			err = does[i]();
+			if (write(said[1], &err, sizeof(err)) != sizeof(err))
+				_exit(1);
+		}
+		_exit(0);
+	}
+	close(go[0]);
+	close(said[1]);
+	h.go = go[1];
+	h.said = said[0];
+	return h;
+}
+
+static void helper_go(const struct helper *h)
+{
+	if (write(h->go, "", 1) != 1)
+		die("write");
+}
+
+/* What came of it: 0 or an errno; -1 if it is not done in so many seconds. */
+static int helper_said(const struct helper *h, double seconds)
+{
+	struct pollfd p = { .fd = h->said, .events = POLLIN };
+	int err;
+
+	if (poll(&p, 1, seconds * 1000) != 1)
+		return -1;
+	return read(h->said, &err, sizeof(err)) == sizeof(err) ? err : EPIPE;
+}
+
+static void helper_end(struct helper *h)
+{
+	close(h->go);
+	close(h->said);
+	waitpid(h->pid, NULL, 0);
+}
+
+/* So long is what waits looked at; what does not wait is done in much less. */
+#define A_WHILE 1.5
+
+static struct pair stuck, aside;
+
+static int destroy_aside(void)
+{
+	return ibv_destroy_qp(aside.qp[1]);
+}
+
+static int destroy_stuck(void)
+{
+	return ibv_destroy_qp(stuck.qp[1]);
+}
+
+static int end_link(void)
+{
+	return system(cmd_down) ? ECHILD : 0;
+}
+
+/* The page is being waited for. */
+static void get_stuck(const uint8_t *mem, uint32_t rkey)
+{
+	const long long come = hw_counter(&eb, "rx_pkts");
+
+	forge_first(&stuck, mem, rkey, 2 * MTU, next_key);
+	wait_counter(&eb, "rx_pkts", come);
+	sleep_ms(200);
+}
+
+/* Packets that wait for memory are their queue pair's, which is there as long as they are. */
+static void destroys(void)
+{
+	static int (* const does[])(void) = { destroy_aside, destroy_stuck };
+	struct ibv_mr *mr;
+	struct helper h;
+	uint8_t *mem;
+	int fd, other, early, late;
+
+	fd = frozen_memory(2 * MTU, &mem, &mr);
+	if (fd < 0)
+		return;
+	up(&stuck, MTU);
+	up(&aside, MTU);
+	h = helper_start(does, 2);
+	freeze(fd, true);
+	get_stuck(mem, mr->rkey);
+	helper_go(&h);
+	other = helper_said(&h, PATIENCE);
+	helper_go(&h);
+	early = helper_said(&h, A_WHILE);
+	/* whatever came of it, or nobody could undo what waits */
+	freeze(fd, false);
+	late = early < 0 ? helper_said(&h, PATIENCE) : early;
+	is(other, 0, "another queue pair is destroyed");
+	is(early, -1, "one whose memory does not come is not yet");
+	is(late, 0, "memory comes: it is");
+	helper_end(&h);
+	stuck.qp[1] = NULL;
+	aside.qp[1] = NULL;
+	pair_destroy(&stuck);
+	pair_destroy(&aside);
+	ibv_dereg_mr(mr);
+	munmap(mem, 2 * MTU);
+	close(fd);
+}
+
+/* Before a link's end waits for anything, there is none any more for calls. */
+static bool end_begins(void)
+{
+	const double end = now() + PATIENCE;
+	struct ibv_port_attr attr;
+
+	while (ibv_query_port(eb.ctx, 1, &attr) != EIO) {
+		if (now() > end)
+			return false;
+		sleep_ms(10);
+	}
+	return true;
+}
+
+/* And so is the link. */
+static void ends(void)
+{
+	static int (* const does[])(void) = { end_link };
+	struct ibv_mr *mr;
+	struct helper h;
+	uint8_t *mem;
+	int fd, early, late;
+	bool begins;
+
+	if (!cmd_down || !cmd_up)
+		die("no --down COMMAND, --up COMMAND");
+	fd = frozen_memory(2 * MTU, &mem, &mr);
+	if (fd < 0)
+		return;
+	up(&stuck, MTU);
+	h = helper_start(does, 1);
+	freeze(fd, true);
+	get_stuck(mem, mr->rkey);
+	helper_go(&h);
+	begins = end_begins();
+	early = helper_said(&h, A_WHILE);
+	/* whatever came of it, or nobody could undo what waits */
+	freeze(fd, false);
+	late = early < 0 ? helper_said(&h, PATIENCE) : early;
+	ok(begins, "the link is about to end");
+	is(early, -1, "while memory does not come it does not");
+	is(late, 0, "memory comes: it does");
+	helper_end(&h);
+	/* what is left of it are the program's own names: EIO or nothing, as libibverbs has it */
+	ibv_destroy_qp(stuck.qp[1]);
+	ibv_destroy_cq(stuck.scq[1]);
+	ibv_destroy_cq(stuck.rcq[1]);
+	ibv_dereg_mr(stuck.mr[1]);
+	ibv_dereg_mr(mr);
+	ibv_dealloc_pd(eb.pd);
+	is(ibv_close_device(eb.ctx), 0, "the device is closed");
+	munmap(mem, 2 * MTU);
+	close(fd);
+	command(cmd_up);
+	end_open(&eb, eb.name, NULL);
+	if (ibv_destroy_qp(stuck.qp[0]) || ibv_destroy_cq(stuck.scq[0]) ||
+	    ibv_destroy_cq(stuck.rcq[0]) || ibv_dereg_mr(stuck.mr[0]))
+		die("destroy");
+	up(&stuck, CHUNK);
+	works(&stuck, "the next one");
+	pair_destroy(&stuck);
+}
+
 static const struct test tests[] = {
 	TEST(requests),
 	TEST(empty),
@@ -746,6 +937,8 @@ static const struct test tests[] = {
 	TEST(others),
 	TEST(ahead),
 	TEST(beside),
+	TEST(destroys),
+	TEST(ends),
 };
 
 int main(int argc, char **argv)
