@@ -680,6 +680,163 @@ static void odp(void)
 	munmap(mem, 8 * BUF);
 }
 
+/* kernel's enums, which older headers lack: an access flag, and FLUSH and ATOMIC WRITE on demand */
+#define ACCESS_FLUSH (1 << 8)
+#define ODP_SUPPORT_A19 (1 << 6 | 1 << 7)
+
+/* What there is on demand, by transport: Annex A19's where the kernel has its rights. */
+static void odp_caps(void)
+{
+	const uint32_t datagram = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
+				  IBV_ODP_SUPPORT_SRQ_RECV;
+	uint32_t connected = datagram | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
+			     IBV_ODP_SUPPORT_ATOMIC;
+	uint8_t *mem = map(PAGE);
+	struct ibv_device_attr_ex attr = {};
+	struct ibv_mr *mr;
+
+	if (!odp_there(&eb))
+		return;
+	mr = ibv_reg_mr(eb.pd, mem, PAGE, LW | ACCESS_FLUSH | ODP);
+	if (mr) {
+		connected |= ODP_SUPPORT_A19;
+		dereg(mr);
+	}
+	if (ibv_query_device_ex(eb.ctx, NULL, &attr))
+		die("query_device");
+	is(attr.odp_caps.general_caps, IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT, "in general");
+	is(attr.odp_caps.per_transport_caps.rc_odp_caps, connected, "RC");
+	is(attr.xrc_odp_caps, connected, "XRC");
+	is(attr.odp_caps.per_transport_caps.uc_odp_caps, datagram | IBV_ODP_SUPPORT_WRITE, "UC");
+	is(attr.odp_caps.per_transport_caps.ud_odp_caps, datagram, "UD");
+	munmap(mem, PAGE);
+}
+
+#define UC_LEN 200000
+
+/* The peer of an unreliable connection tells nothing: what comes behind does. */
+static int write_uc(struct pair *p, uint64_t raddr, uint32_t rkey)
+{
+	int status;
+
+	if (pair_recv(p, 1, 2, 0, 8))
+		die("post_recv");
+	status = rdma_write(p, raddr, UC_LEN, rkey);
+	if (pair_send(p, 0, 2, 0, 8, IBV_SEND_SIGNALED))
+		die("post_send");
+	return status ?: wait_for(p->scq[0]) ?: wait_for(p->rcq[1]);
+}
+
+/* Nobody sends again what comes before its memory does: it waits, whole messages of it. */
+static void odp_uc(void)
+{
+	uint8_t *mem = map(4 * BUF);
+	uint64_t at = (uintptr_t)mem;
+	struct ibv_mr *mr;
+	struct pair p;
+
+	if (!odp_there(&eb))
+		return;
+	mr = reg(mem, 4 * BUF, LW | RW | ODP);
+	pair_create(&p, &ea, &eb, &(struct pair_opts) {
+		.sq = 64, .rq = 64, .sge = 4, .buf = 2 * BUF, .type = IBV_QPT_UC });
+	p.conn.access = LW | RW;
+	pair_connect(&p);
+
+	errno = ibv_post_recv(p.qp[1], &(struct ibv_recv_wr) {
+			.num_sge = 1, .sg_list = SGE(at + 10, BUF, mr->lkey) },
+			&(struct ibv_recv_wr *) { NULL });
+	pattern_fill(p.buf[0], ++key, 0, UC_LEN);
+	if (errno || pair_send(&p, 0, 1, 0, UC_LEN, IBV_SEND_SIGNALED))
+		die("post");
+	is(wait_for(p.rcq[1]), 0, "received where nothing was yet");
+	is(wait_for(p.scq[0]), 0, "sent");
+	ok(zero(mem, 10) && pattern_check(mem + 10, key, 0, UC_LEN) < 0, "there it is");
+
+	is(write_uc(&p, at + BUF + 10, mr->rkey), 0, "written where nothing was yet");
+	ok(zero(mem + BUF, 10) && pattern_check(mem + BUF + 10, key, 0, UC_LEN) < 0, "there it is");
+	madvise(mem + BUF, BUF, MADV_DONTNEED);
+	is(write_uc(&p, at + BUF + 10, mr->rkey), 0, "written where it was given back");
+	ok(zero(mem + BUF, 10) && pattern_check(mem + BUF + 10, key, 0, UC_LEN) < 0, "there it is");
+
+	pattern_fill(p.buf[0], ++key, 0, UC_LEN);
+	if (pair_recv(&p, 1, 3, 0, 0) ||
+	    POST(p.qp[0], .wr_id = 1, .send_flags = IBV_SEND_SIGNALED, .num_sge = 1,
+		 .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+		 .sg_list = SGE(p.buf[0], UC_LEN, p.mr[0]->lkey),
+		 .wr.rdma = { .remote_addr = at + 2 * BUF, .rkey = mr->rkey }))
+		die("post");
+	is(wait_for(p.rcq[1]), 0, "written with immediate data");
+	is(wait_for(p.scq[0]), 0, "sent");
+	ok(pattern_check(mem + 2 * BUF, key, 0, UC_LEN) < 0, "there it is");
+
+	memset(p.buf[0], CANARY, UC_LEN);
+	if (pair_recv(&p, 0, 4, 0, UC_LEN))
+		die("post_recv");
+	errno = POST(p.qp[1], .wr_id = 1, .send_flags = IBV_SEND_SIGNALED, .opcode = IBV_WR_SEND,
+		     .num_sge = 1, .sg_list = SGE(at + 3 * BUF, UC_LEN, mr->lkey));
+	is(wait_for(p.rcq[0]), 0, "sent from where nothing was yet");
+	is(wait_for(p.scq[1]), 0, "completed");
+	ok(zero(p.buf[0], UC_LEN), "zeroes");
+	pair_destroy(&p);
+	dereg(mr);
+	munmap(mem, 4 * BUF);
+}
+
+static void up_atomic_write(struct pair *p)
+{
+	pair_create(p, &ea, &eb, &(struct pair_opts) {
+		.sq = 64, .rq = 64, .sge = 1, .inl = 64, .buf = PAGE,
+		.send_ops = IBV_QP_EX_WITH_ATOMIC_WRITE });
+	p->conn.access = ALL;
+	p->conn.timeout = 18;
+	pair_connect(p);
+}
+
+static int atomic_write(struct pair *p, uint64_t raddr, uint32_t rkey, uint64_t word)
+{
+	struct ibv_qp_ex *x = ibv_qp_to_qp_ex(p->qp[0]);
+
+	ibv_wr_start(x);
+	x->wr_id = 1;
+	x->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_write(x, rkey, raddr, &word);
+	errno = ibv_wr_complete(x);
+	if (errno)
+		die("ATOMIC WRITE");
+	return wait_for(p->scq[0]);
+}
+
+static bool word_is(const uint8_t *mem, uint64_t word)
+{
+	return !memcmp(mem, &word, sizeof(word)) && zero(mem + sizeof(word), PAGE - sizeof(word));
+}
+
+static void odp_atomic_write(void)
+{
+	uint8_t *mem = map(2 * PAGE);
+	uint64_t at = (uintptr_t)mem;
+	struct ibv_mr *mr;
+	struct pair p;
+
+	if (!odp_there(&eb))
+		return;
+	mr = reg(mem, 2 * PAGE, ALL | ODP);
+	up_atomic_write(&p);
+	is(atomic_write(&p, at, mr->rkey, 0x0123456789abcdef), 0, "written where nothing was yet");
+	ok(word_is(mem, 0x0123456789abcdef), "there it is");
+	madvise(mem, PAGE, MADV_DONTNEED);
+	is(atomic_write(&p, at, mr->rkey, 42), 0, "written where it was given back");
+	ok(word_is(mem, 42), "there it is");
+	ok(zero(mem + PAGE, PAGE), "and nothing beside it");
+	mprotect(mem, PAGE, PROT_READ);
+	is(atomic_write(&p, at, mr->rkey, 43), IBV_WC_REM_ACCESS_ERR, "to what may be read: refused");
+	ok(word_is(mem, 42), "it is what it was");
+	pair_destroy(&p);
+	dereg(mr);
+	munmap(mem, 2 * PAGE);
+}
+
 /* Parent and child share pages until one writes: by whatever way. */
 static void odp_fork(void)
 {
@@ -1044,6 +1201,9 @@ static const struct test tests[] = {
 	TEST(windows),
 	TEST(leave),
 	TEST(odp),
+	TEST(odp_caps),
+	TEST(odp_uc),
+	TEST(odp_atomic_write),
 	TEST(odp_fork),
 	TEST(odp_shared),
 	TEST(odp_implicit),

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 
@@ -372,6 +373,47 @@ static void xrc(void)
 		die("destroy");
 }
 
+/* WRITEs to what comes on demand, and a FLUSH of it and of pages that have never been there */
+static void flush_odp(void)
+{
+	enum { GLOBAL = 1, RANGE = 0, LEN = 3 * 4096 };
+	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	struct ibv_mr *mr, *pinned;
+	uint8_t *mem, *buf;
+	struct pair p;
+
+	if (!odp_there(&eb))
+		return;
+	mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mem == MAP_FAILED)
+		die("mmap");
+	mr = ibv_reg_mr(eb.pd, mem, LEN, access | ACCESS_FLUSH | IBV_ACCESS_ON_DEMAND);
+	if (!mr) {
+		skip("no FLUSH in this kernel", "FLUSH");
+		munmap(mem, LEN);
+		return;
+	}
+	pair_create(&p, &ea, &eb, &(struct pair_opts) {
+		.sq = ENTRIES, .rq = 1, .sge = 1, .buf = 4096 });
+	p.conn.access = access | IBV_ACCESS_REMOTE_READ | ACCESS_FLUSH;
+	pair_connect(&p);
+	pattern_fill(p.buf[0], 1, 0, 4096);
+	buf = p.buf[1];
+	pinned = p.mr[1];
+	p.buf[1] = mem;
+	p.mr[1] = mr;
+	post_flush(&p, mr, (uintptr_t)mem, LEN, GLOBAL, RANGE);
+	p.buf[1] = buf;
+	p.mr[1] = pinned;
+	wc_is(p.scq[0], 77, IBV_WC_SUCCESS, NULL, "FLUSH of what comes on demand");
+	ok(pattern_check(mem, 1, 0, (POSTED - 1) * 8) < 0, "the WRITEs before it");
+	is_state(p.qp[0], IBV_QPS_RTS, "the requester");
+	pair_destroy(&p);
+	if (ibv_dereg_mr(mr))
+		die("dereg_mr");
+	munmap(mem, LEN);
+}
+
 /* enum ib_wr_opcode, behind those of programs */
 #define WR_REG_MR		0x20
 #define WR_REG_MR_INTEGRITY	0x21
@@ -634,6 +676,7 @@ static const struct test tests[] = {
 	TEST(rq),
 	TEST(flush),
 	TEST(xrc),
+	TEST(flush_odp),
 	TEST(fastreg),
 };
 

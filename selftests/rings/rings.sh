@@ -9,5 +9,5 @@
 
 [ "$TYPE" = sroce ] || skip_all "the rings are sroce's"
 two_hosts rings
-tests_of rings many memory polls numbers bells sq rq flush xrc fastreg
+tests_of rings many memory polls numbers bells sq rq flush flush_odp xrc fastreg
 done_testing
