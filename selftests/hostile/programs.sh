@@ -11,6 +11,34 @@
 [ "$TYPE" = sroce ] || skip_all "the rings are sroce's"
 export FUZZ_SECONDS=${FUZZ_SECONDS:-$([ -n "$LONG" ] && echo 3600 || echo 10)}
 two_hosts fuzz xfer
+
+# How deep receptions nest in the transmissions that make them, by the trace: one is told of when
+# it begins, the other when it has returned, if it was not refused.
+deepest() { # FILE
+	awk '{ cpu = $0; sub(/^[^[]*\[/, "", cpu); sub(/\].*/, "", cpu) }
+		/ sroce_receive: / && ++depth[cpu] > most { most = depth[cpu] }
+		/ sroce_burst: .* err=0$/ && depth[cpu] { depth[cpu]-- }
+		END { print most + 0 }' "$1"
+}
+
+# Before anybody else sends: net.c's SELF_MAX_DEPTH is how deep, which it comes to, and no deeper
+chain_nests() {
+	local t=/sys/kernel/tracing
+
+	[ -e $t/trace ] || mount -t tracefs none $t 2>/dev/null
+	if [ ! -e $t/events/sroce/sroce_receive/enable ]; then
+		skip "how deep a chain nests" "no tracing in this kernel"
+		return
+	fi
+	echo >$t/trace
+	echo 1 | tee $t/events/sroce/sroce_{receive,burst}/enable >/dev/null
+	tap_from chain "$BIN/fuzz" -d roce0 -D roce1 chain
+	echo 0 | tee $t/events/sroce/sroce_{receive,burst}/enable >/dev/null
+	cat $t/trace >"$TMP/chain"
+	is "$(deepest "$TMP/chain")" 8 "a chain nests eight calls deep and no deeper"
+}
+
+[ -n "${HOSTILE:-}" ] || chain_nests
 "$BIN/xfer" -d roce0 -D roce1 -n 0 -e -q 2 -s 0-64K >"$TMP/beside" 2>&1 &
 beside=$!
 for t in ${HOSTILE:-chain tables other_user any}; do

@@ -1357,7 +1357,8 @@ static void chain_read(struct ibv_qp *qp, const struct ibv_mr *mr)
 /*
  * Queue pairs of one link, each with the next as its peer: what the second answers the first,
  * the third gets, which has waited for just that and sends to the fourth. All of it never
- * leaves the link, and so would happen within the first's doorbell.
+ * leaves the link, and so would happen within the first's doorbell, if a call that is nested too
+ * deep were not refused, and made again from outside.
  */
 static void chain(void)
 {
@@ -1370,6 +1371,7 @@ static void chain(void)
 	unsigned int i, num = 0;
 	struct conn c = conn_default;
 	struct ibv_qp *qp[CHAIN];
+	long long before, refused;
 	struct ibv_wc wc;
 
 	c.timeout = 0;		/* never */
@@ -1394,10 +1396,13 @@ static void chain(void)
 	for (i = 1; i < CHAIN; i++)
 		chain_read(qp[i], mr);
 	ok(cq_quiet(cq, 0.3), "nobody gets an answer");
+	before = hw_counter(&ea, "tx_dropped");
 	chain_read(qp[0], mr);
 	while (num < CHAIN / 2 - 1 && cq_wait(cq, &wc, PATIENCE) && wc.status == IBV_WC_SUCCESS)
 		num++;
 	is(num, CHAIN / 2 - 1, "every second of them gets another's answer");
+	refused = hw_counter(&ea, "tx_dropped") - before;
+	ok(refused > 0, "%lld calls would have been too deep", refused);
 	for (i = 0; i < CHAIN; i++)
 		if (ibv_destroy_qp(qp[i]))
 			die("destroy_qp");
