@@ -1176,10 +1176,23 @@ static const struct nf_hook_ops sroce_hooks[] = {
 
 /* Namespaces */
 
-/* What reaches the socket is for the port and no RoCE packet. */
+/*
+ * What reaches the socket has passed no hook of ours: it has options or extension headers, and is
+ * no RoCE packet; or an ipvlan in L3S mode has taken it to another namespace behind LOCAL_IN.
+ */
 static int sock_rcv(struct sock *sk, struct sk_buff *skb)
 {
-	kfree_skb(skb);
+	const bool ipv6 = sk->sk_family == AF_INET6;
+	const u32 ip_len = skb_transport_offset(skb) - skb_network_offset(skb);
+
+	if (ip_len != (ipv6 ? WIRE_IP6_LEN : WIRE_IP4_LEN) ||
+	    skb_orphan_frags_rx(skb, GFP_ATOMIC)) {
+		kfree_skb(skb);
+		return 0;
+	}
+	__skb_push(skb, -skb_network_offset(skb));
+	rx_skb(sock_net(sk), skb, ip_len + WIRE_UDP_LEN, ipv6);
+	consume_skb(skb);
 	return 0;
 }
 
