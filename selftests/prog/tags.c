@@ -898,9 +898,14 @@ static void test_rndv(void)
 		rndv_one(&m, lens[i], lens[i]);
 		rndv_one(&m, lens[i], lens[i] + 500);
 	}
-	for (i = 0; i < 200 && !rndv_solicited(&m); i++)
-		;
-	ok(i < 200, "who waited for it had to");
+	/* to itself, a device reads before it has told of the match */
+	if (!strcmp(ea.ctx->device->name, eb.ctx->device->name)) {
+		rndv_solicited(&m);
+	} else {
+		for (i = 0; i < 200 && !rndv_solicited(&m); i++)
+			;
+		ok(i < 200, "who waited for it had to");
+	}
 	rndv_pieces(&m);
 	rndv_many(&m);
 	put_tmh(at(&m, 0, 0), IBV_TMH_RNDV, 999);

@@ -23,6 +23,7 @@ void sroce_gaps_reset(struct sroce_qp *qp)
 	sweep->due = false;
 	sweep->num = 0;
 	sweep->arrived = 0;
+	sweep->spare = 0;
 	sweep->end = qp->sq.psn_una;
 	sweep->newest = qp->sq.psn_una;
 	sweep->request.num = 0;
@@ -57,6 +58,7 @@ void sroce_gaps_moved(struct sroce_qp *qp, u32 num)
 	const u32 una = qp->sq.psn_una;
 
 	sweep->arrived -= min(sweep->arrived, num);
+	sweep->spare = min(sweep->spare, sweep->arrived);
 	/* left behind, they would be ahead again half of all PSNs later */
 	if (wire_psn_diff(sweep->newest, una) < 0)
 		sweep->newest = una;
@@ -610,7 +612,7 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 	sq->repair.peer = SROCE_PEER_KEEPS;
 	sq->repair.hold = false;
 	sq->sweep.arrived = gaps.end - num_missing(&gaps);
-	sq->sweep.arrived -= min(sq->sweep.arrived, sroce_send_spare(sq, &gaps));
+	sq->sweep.spare = min(sq->sweep.arrived, sroce_send_spare(sq, &gaps));
 	sroce_gaps_arrived(sq, wire_psn_add(sq->psn_una, gaps.end));
 	if (timed_arrived(sq, &gaps))
 		sroce_retry_arrived(qp);

@@ -1007,7 +1007,7 @@ static void rx_segments(struct rx_burst *rx, u32 off, u32 seg)
 		left -= rx_middles(rx, left, seg);
 	}
 	/* by a VLAN, a bridge, the loopback device: who it is for has the link that it came by */
-	if (rx->guessed && rx->qp)
+	if (rx->guessed && rx->qp && qp_dev(rx->qp)->net == rx->sdev->net)
 		rx->sdev = qp_dev(rx->qp);
 	sroce_count(rx->sdev, RX_BURSTS);
 	sroce_count_add(rx->sdev, PORT_RCV_BYTES, len);

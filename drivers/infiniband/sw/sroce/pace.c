@@ -129,8 +129,9 @@ bool sroce_cwnd_open(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_cwnd *w = &sq->cwnd;
+	const u32 behind = sq->sweep.arrived - sq->sweep.spare;
 
-	if (sq->flight - min(sq->flight, sq->sweep.arrived) < w->limit &&
+	if (sq->flight - min(sq->flight, behind) < w->limit &&
 	    sq->flight < w->most)
 		return true;
 	w->full = true;
@@ -561,7 +562,10 @@ void sroce_pace_until(struct sroce_qp *qp, ktime_t when, int bit, unsigned long 
 
 	spin_lock_bh(&p->lock);
 	set_bit(bit, flags);
-	hrtimer_start(&p->timer, when, HRTIMER_MODE_ABS_SOFT);
+	/* the other side may wait for less */
+	if (!hrtimer_is_queued(&p->timer) ||
+	    ktime_before(when, hrtimer_get_expires(&p->timer)))
+		hrtimer_start(&p->timer, when, HRTIMER_MODE_ABS_SOFT);
 	spin_unlock_bh(&p->lock);
 }
 

@@ -441,6 +441,9 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 		r->probe_due = READ_ONCE(qp->pace.next);
 		return;
 	}
+	/* it has not left: what holds it back tells when it may, and its probe is due after that */
+	if (r->due)
+		return;
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
 		r->probe_due = min_t(ktime_t, sroce_gaps_due(sq, now),
 				     ktime_add_ns(now, probe_ns(sq, now) << probe_shift(r)));

@@ -18,10 +18,12 @@
 #define RESP_SKBS	32
 
 /*
- * Times in a row that a local queue may refuse a response, 64 ms, the first wait doubled so often:
- * a filter that drops looks the same. Then it is lost, and its requester asks again.
+ * For so long a local queue may refuse responses: a filter that drops looks the same. Then they
+ * are lost, and so are others until one is taken; their requester asks again.
  */
-#define RESP_REFUSALS	12
+#define RESP_REFUSED_NS	(64 * NSEC_PER_MSEC)
+
+/* So often what is waited for after that doubles */
 #define RESP_DOUBLED	4U
 
 /* Times that a READ's requester is told that gaps may be asked for together: some get lost. */
@@ -336,7 +338,6 @@ static enum resp_result write_read(struct sroce_qp *qp, struct sroce_res *res,
 	const u32 first = res->next, most = sroce_pace_burst(qp);
 	enum resp_result result;
 	struct resp_read read;
-	u32 bytes;
 
 	result = read_start(qp, res, &read);
 	while (result == RESP_GIVEN && res->next != res->end && res->next - first < most) {
@@ -345,11 +346,6 @@ static enum resp_result write_read(struct sroce_qp *qp, struct sroce_res *res,
 			res->next++;
 	}
 	read_end(&read);
-
-	bytes = min(res->next * qp->mtu, res->len) - first * qp->mtu;
-	sroce_qp_count_add(qp, TX_PKTS, res->next - first);
-	sroce_qp_count_add(qp, TX_BYTES, bytes);
-	sroce_pace_sent(qp, res->next - first, bytes, true);
 	return result;
 }
 
@@ -516,23 +512,47 @@ static bool resp_blocked(struct sroce_qp *qp)
 	return atomic_read(&qp->num->resp_skbs) >= RESP_SKBS;
 }
 
-/* Return: false if it has been refused for good. */
+/* Return: false if it is lost. */
 static bool resp_refused(struct sroce_qp *qp, struct sroce_res *slot,
 			 const struct sroce_res *before, const struct sroce_res *after)
 {
+	const ktime_t now = ktime_get();
 	struct sroce_rq *rq = &qp->rq;
+	bool lost;
 
-	if (++rq->refusals == RESP_REFUSALS)
-		return false;
+	if (!rq->refusals)
+		rq->refused = now;
+	rq->refusals = min(rq->refusals + 1, RESP_DOUBLED + 1);
+	lost = ktime_after(now, ktime_add_ns(rq->refused, RESP_REFUSED_NS));
 	spin_lock_bh(&rq->lock);
-	res_refused(rq, slot, before, after);
+	if (!lost)
+		res_refused(rq, slot, before, after);
+	/* with a gap in it, the rest is of no use to most */
+	else if (rq->num_res && slot->owed && same_place(slot, after))
+		res_over(rq, slot);
 	sroce_qp_unlock(qp);
+	if (lost)
+		return false;
 	rq->held = atomic_read(&qp->num->resp_skbs);
-	rq->backoff = ktime_add_ns(ktime_get(),
-				   SROCE_BACKOFF_NS << min(rq->refusals - 1, RESP_DOUBLED));
+	rq->backoff = ktime_add_ns(now, SROCE_BACKOFF_NS << (rq->refusals - 1));
 	/* it looks at the time, and waits */
 	resp_blocked(qp);
 	return true;
+}
+
+/* It has been given, or lost. */
+static void count_given(struct sroce_qp *qp, const struct sroce_res *before,
+			const struct sroce_res *done)
+{
+	const u32 pkts = done->next - before->next;
+	u32 bytes;
+
+	if (done->class != WIRE_CLASS_READ || !pkts)
+		return;
+	bytes = min(done->next * qp->mtu, done->len) - before->next * qp->mtu;
+	sroce_qp_count_add(qp, TX_PKTS, pkts);
+	sroce_qp_count_add(qp, TX_BYTES, bytes);
+	sroce_pace_sent(qp, pkts, bytes, true);
 }
 
 /* One burst of the response in @slot, of which @res is a copy. Return: there may be more to say. */
@@ -557,9 +577,10 @@ static bool give_res(struct sroce_qp *qp, struct sroce_res *slot, struct sroce_r
 		sroce_qp_count(qp, TX_DROPPED);
 		if (err == -ENOBUFS && counts && resp_refused(qp, slot, &before, &after))
 			return false;
-	}
-	if (unlikely(rq->refusals))
+	} else if (unlikely(rq->refusals)) {
 		rq->refusals = 0;
+	}
+	count_given(qp, &before, res);
 	/* without memory for a single packet, the requester has to ask again */
 	return result != RESP_FAULT && (res->next != before.next || result == RESP_ACCESS);
 }

@@ -882,7 +882,8 @@ struct sroce_gap {
  * @num: gaps
  * @gap: by PSN
  * @end: the packet behind all that reports have told of
- * @arrived: packets that the peer has, behind one that it lacks
+ * @arrived: PSNs of what the peer has, behind a packet that it lacks
+ * @spare: of these, that stand for no packet: a READ request is one
  * @request: one that the peer lacks, with responses missing before it
  * @newest: all that has come, of requests or responses, lies before this PSN
  */
@@ -892,6 +893,7 @@ struct sroce_sweep {
 	u32 num;
 	u32 end;
 	u32 arrived;
+	u32 spare;
 	struct sroce_gap request;
 	u32 newest;
 	struct sroce_gap gap[WIRE_GAPS_MAX];
@@ -1281,8 +1283,9 @@ enum sroce_resp_flag {
  *	being given
  * @num_parts: how many
  * @resp_fault: of memory that a READ's response comes from
- * @refusals: of a response, in a row, by what sends it
- * @backoff: until then, after one; 0 without
+ * @refusals: of responses, in a row, by what sends them
+ * @refused: when the first of these was
+ * @backoff: nothing is given until then, after one; 0 without
  * @held: skbs that the stack had then: with fewer, there may be room sooner
  * @post_lock: kernel consumers: one producer at a time; any context
  * @tm_msg: with @tm: the message under way
@@ -1345,6 +1348,7 @@ struct sroce_rq {
 	u32 num_parts;
 	u32 refusals;
 	int held;
+	ktime_t refused;
 	ktime_t backoff;
 	spinlock_t post_lock;
 
