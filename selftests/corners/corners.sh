@@ -21,6 +21,7 @@ else
 fi
 probe sch_tbf
 probe sch_prio
+probe sch_netem
 for t in "answers:tbf rate 5mbit burst 70k limit 4m" "little_room:tbf rate 5mbit burst 70k limit 100k" \
 	priority:prio; do
 	if tc -n a qdisc add dev v0 root ${t#*:} 2>/dev/null; then
@@ -32,5 +33,11 @@ for t in "answers:tbf rate 5mbit burst 70k limit 4m" "little_room:tbf rate 5mbit
 	fi
 done
 # these take host a's way to anywhere, the last one for good
+if tc -n a qdisc add dev v0 root netem loss 25% 2>/dev/null; then
+	tc -n a qdisc del dev v0 root
+	tests_of corners way_gone
+else
+	skip way_gone "no netem in this kernel"
+fi
 tests_of corners had_after_all ud_nowhere
 done_testing

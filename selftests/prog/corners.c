@@ -646,6 +646,49 @@ static void had_after_all(void)
 	close(fd);
 }
 
+static void *way_goes(void *unused)
+{
+	(void)unused;
+	command("ip -n a link set v0 down");
+	return NULL;
+}
+
+/*
+ * Packets are missing, and there is no way to the peer any more, wherever their recovery is by
+ * then: it ends, as where there never was one.
+ */
+static void way_gone(void)
+{
+	enum { ROUNDS = 12, NUM = 12, LEN = 65536 };
+	const struct pair_opts o = { .sq = NUM, .rq = 1, .sge = 1, .buf = LEN,
+				     .access = IBV_ACCESS_REMOTE_WRITE };
+	unsigned int ended = 0;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		struct ibv_wc wc = {};
+		pthread_t goes;
+		struct pair p;
+
+		pair_create(&p, &ea, &eb, &o);
+		/* 67 ms, or four times as much */
+		p.conn.timeout = 14;
+		p.conn.retry_cnt = 5;
+		pair_connect(&p);
+		command("tc -n a qdisc add dev v0 root netem loss 25%");
+		for (int n = 0; n < NUM; n++)
+			pair_request(&p, IBV_WR_RDMA_WRITE, LEN);
+		pthread_create(&goes, NULL, way_goes, NULL);
+		while (cq_wait(p.scq[0], &wc, PATIENCE) && !wc.status)
+			pair_request(&p, IBV_WR_RDMA_WRITE, LEN);
+		ended += wc.status == IBV_WC_RETRY_EXC_ERR;
+		pthread_join(goes, NULL);
+		command("tc -n a qdisc del dev v0 root");
+		command("ip -n a link set v0 up");
+		pair_destroy(&p);
+	}
+	is(ended, ROUNDS, "connections that end by their retries");
+}
+
 /*
  * An acknowledgement names a READ's own packet: no responder's does (9.7.5.2.2), and the data has
  * not come. The READ is sent again for it, and not with each request that is posted behind it.
@@ -929,6 +972,7 @@ static const struct test tests[] = {
 	TEST(had_after_all),
 	TEST(read_named),
 	TEST(ack_far_back),
+	TEST(way_gone),
 	TEST(answers),
 	TEST(little_room),
 	TEST(priority),
