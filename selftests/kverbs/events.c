@@ -168,7 +168,7 @@ static void nobody_polls(struct ib_cq *cq, void *context)
 {
 }
 
-/* One of which nobody polls; it is of no pool, and what there is of the core's to poll it is not. */
+/* One of which nobody polls: of no pool, and not polled by the core either */
 static void test_cq_event(struct side *a, struct side *b)
 {
 	const struct ib_cq_init_attr init = { .cqe = 1 };

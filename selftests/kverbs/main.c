@@ -629,7 +629,8 @@ static void test_query_ah(struct side *s, struct rdma_ah_attr *attr)
 	   got.static_rate == IB_RATE_10_GBPS && rdma_ah_get_ah_flags(&got) == IB_AH_GRH &&
 	   !memcmp(&grh->dgid, &attr->grh.dgid, sizeof(grh->dgid)) &&
 	   grh->sgid_index == s->gid_attr->index && grh->flow_label == 0x12345 &&
-	   grh->hop_limit == 17 && grh->traffic_class == 0x60, "an address handle tells what it is");
+	   grh->hop_limit == 17 && grh->traffic_class == 0x60,
+	   "an address handle tells what it is");
 	other = *attr;
 	ipv6_addr_set_v4mapped(*(__be32 *)group, (struct in6_addr *)&other.grh.dgid);
 	ok(rdma_modify_ah(ah, &other) == -EOPNOTSUPP, "it is not modified");

@@ -830,7 +830,8 @@ static void odp_atomic_write(void)
 	ok(word_is(mem, 42), "there it is");
 	ok(zero(mem + PAGE, PAGE), "and nothing beside it");
 	mprotect(mem, PAGE, PROT_READ);
-	is(atomic_write(&p, at, mr->rkey, 43), IBV_WC_REM_ACCESS_ERR, "to what may be read: refused");
+	is(atomic_write(&p, at, mr->rkey, 43), IBV_WC_REM_ACCESS_ERR,
+	   "to what may be read: refused");
 	ok(word_is(mem, 42), "it is what it was");
 	pair_destroy(&p);
 	dereg(mr);

@@ -566,7 +566,7 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC &&
 	    (init->srq->srq_type != IB_SRQT_TM || init->qp_type != IB_QPT_RC))
 		return -EINVAL;
-	/* what is received with is another's: nothing is asked for (ibv_create_qp(3)), nor is there */
+	/* what is received with is another's: nothing is asked for here (ibv_create_qp(3)) */
 	if (init->srq || init->qp_type == IB_QPT_XRC_INI || init->qp_type == IB_QPT_XRC_TGT)
 		init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
 	err = check_cap(&init->cap);
