@@ -355,7 +355,7 @@ hosts_free() {
 
 	[ -z "$hosts_ours" ] || return 0
 	found=$(links_here | tr '\n' ' ')
-	for p in /run/netns/{a,b,w} /sys/class/net/v0; do
+	for p in /run/netns/{a,b,w} /sys/class/net/{v0,x0}; do
 		[ ! -e "$p" ] || found+="$p "
 	done
 	[ -z "$found" ] || {

@@ -7,10 +7,13 @@
 . "$(dirname "$0")/lib.sh"
 
 x0_down() {
+	rdma link del roce2 2>/dev/null
 	ip link del x0 2>/dev/null
 }
 
 load_module
+# which makes sure that there is no x0 that is not ours
+hosts_down
 defer hosts_down
 defer x0_down
 probe ipvlan
@@ -55,6 +58,14 @@ for mode in l2 l3 l3s; do
 		-n 30 -b -e -s 0-32K -o send,write,read,fetch_add
 	run "$mode: UD over IPv6" "$BIN/xfer" -d roce0 -D roce1 -g fd77::1 -G fd77::2 -n 50 -b -s 0-1024 -t ud
 	between $(($(hw_counter roce0 rx_pkts) - before)) 30 1000000 "$mode: packets that the ipvlan's has got"
+	# whose hook comes last is asked first
+	if rdma link add roce2 type sroce netdev x0; then
+		run "$mode: and with a link on the netdev below" "$BIN/xfer" -d roce0 -D roce1 -g 192.168.77.1 \
+			-G 192.168.77.2 -n 30 -b -e -s 0-32K -o send,write,read,fetch_add
+		rdma link del roce2
+	else
+		not_ok "$mode: a link on the netdev below"
+	fi
 	hosts_down
 	x0_down
 done

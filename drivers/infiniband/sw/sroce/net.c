@@ -1123,6 +1123,9 @@ static unsigned int rx_steal(const struct nf_hook_state *state, struct sk_buff *
 	udp = (const void *)(skb->data + ip_len);
 	if (udp->dest != htons(WIRE_UDP_PORT))
 		return NF_ACCEPT;
+	/* an ipvlan in L3S mode shows whose it is behind this hook: see sock_rcv() */
+	if (netif_has_l3_rx_handler(skb->dev) || dev_net(skb->dev) != state->net)
+		return NF_ACCEPT;
 	/* a sender on this host may still write to its pages; from 7.2 on nobody else has asked */
 	if (skb_orphan_frags_rx(skb, GFP_ATOMIC))
 		return NF_DROP;
@@ -1190,7 +1193,8 @@ static int sock_rcv(struct sock *sk, struct sk_buff *skb)
 		kfree_skb(skb);
 		return 0;
 	}
-	__skb_push(skb, -skb_network_offset(skb));
+	/* with its sum, as what has been pulled was taken off that */
+	skb_push_rcsum(skb, -skb_network_offset(skb));
 	rx_skb(sock_net(sk), skb, ip_len + WIRE_UDP_LEN, ipv6);
 	consume_skb(skb);
 	return 0;
