@@ -353,6 +353,8 @@ static enum hrtimer_restart pace_timer(struct hrtimer *timer)
 	struct sroce_qp *qp = container_of(timer, struct sroce_qp, pace.timer);
 	const bool answered = READ_ONCE(qp->pace.answered);
 
+	/* pairs with sroce_pace_until() */
+	smp_mb();
 	/* they run in this order, and the first spends it all: in turns */
 	if (answered && test_and_clear_bit(SROCE_SQ_BLOCKED, &qp->sq.flags))
 		tasklet_schedule(&qp->sq.task);
@@ -562,6 +564,8 @@ void sroce_pace_until(struct sroce_qp *qp, ktime_t when, int bit, unsigned long 
 
 	spin_lock_bh(&p->lock);
 	set_bit(bit, flags);
+	/* pairs with pace_timer(): it sees the bit, or we see that it is not queued */
+	smp_mb__after_atomic();
 	/* the other side may wait for less */
 	if (!hrtimer_is_queued(&p->timer) ||
 	    ktime_before(when, hrtimer_get_expires(&p->timer)))

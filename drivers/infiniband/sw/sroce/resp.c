@@ -523,7 +523,9 @@ static bool resp_refused(struct sroce_qp *qp, struct sroce_res *slot,
 	if (!rq->refusals)
 		rq->refused = now;
 	rq->refusals = min(rq->refusals + 1, RESP_DOUBLED + 1);
-	lost = ktime_after(now, ktime_add_ns(rq->refused, RESP_REFUSED_NS));
+	/* and often enough: it may not have been offered meanwhile */
+	lost = rq->refusals > RESP_DOUBLED &&
+	       ktime_after(now, ktime_add_ns(rq->refused, RESP_REFUSED_NS));
 	spin_lock_bh(&rq->lock);
 	if (!lost)
 		res_refused(rq, slot, before, after);
@@ -535,8 +537,9 @@ static bool resp_refused(struct sroce_qp *qp, struct sroce_res *slot,
 		return false;
 	rq->held = atomic_read(&qp->num->resp_skbs);
 	rq->backoff = ktime_add_ns(now, SROCE_BACKOFF_NS << (rq->refusals - 1));
-	/* it looks at the time, and waits */
-	resp_blocked(qp);
+	/* it looks at the time, and waits; or there is room by now, and who owns the side goes on */
+	if (!resp_blocked(qp))
+		set_bit(SROCE_RESP_WORK, &rq->flags);
 	return true;
 }
 
