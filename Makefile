@@ -132,7 +132,7 @@ uninstall:
 		rel=$${ko%/updates/sroce.ko}; \
 		[ -n '$(DESTDIR)' ] || depmod -a "$${rel##*/}"; \
 	done
-	@[ -n '$(DESTDIR)' ] || [ ! -d '$(dkms_src)' ] || $(DKMS) remove sroce/$(dkms_version) --all
+	@[ -n '$(DESTDIR)' ] || [ ! -d '$(dkms_src)' ] || $(DKMS) remove sroce/$(dkms_version) --all || true
 	$(step) REMOVE 'the library, the manual page and what DKMS builds from'
 	@rm -rf '$(dkms_src)' \
 		'$(DESTDIR)$(libdir)'/libibverbs/libsroce-rdmav*.so \

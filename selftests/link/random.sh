@@ -30,7 +30,7 @@ if [ -z "$mode" ]; then
 fi
 rdma system set netns "$mode" || mode=shared
 defer "rdma system set netns shared"
-ip netns attach home $$ 2>/dev/null
+ip netns attach home $$ || bail "no name for this namespace"
 defer "ip netns del home"
 diag "SEED=$seed MODE=$mode ROUNDS=$rounds"
 

@@ -45,6 +45,15 @@ make() { # UNDO COMMAND...
 	made=("$1" "${made[@]}")
 }
 
+# The namespaces that have gone end a moment later, and are counted until then.
+mode_back() {
+	for _ in $(seq 100); do
+		rdma system set netns "$mode" && return
+		sleep 0.1
+	done
+	echo "demo.sh: rdma stays in its shared mode"
+}
+
 host() { # NAMESPACE NETDEV NUMBER
 	ip -n "$1" link set lo up
 	ip -n "$1" link set "$2" up
@@ -107,7 +116,7 @@ trap cleanup EXIT
 heading "module $module on Linux $(uname -r)"
 modprobe -a ib_uverbs "$module" || die "cannot load $module: make install, or make demo for a VM"
 mode=$(rdma system show | sed -n 's/.*netns \([a-z]*\).*/\1/p')
-[ "$mode" = shared ] || make "rdma system set netns $mode" rdma system set netns shared
+[ "$mode" = shared ] || make mode_back rdma system set netns shared
 
 heading "hosts a and b"
 make "ip netns del demo-a" ip netns add demo-a
