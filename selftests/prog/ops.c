@@ -841,6 +841,11 @@ static void srq_run(const char *name, enum ibv_qp_type type, unsigned int ops)
 static void srq(void)
 {
 	srq_run("RC, two SRQs", IBV_QPT_RC, OPS_RC);
+}
+
+/* Over a wire that loses nothing */
+static void srq_uc(void)
+{
 	srq_run("UC, two SRQs", IBV_QPT_UC, OPS_UC);
 }
 
@@ -1706,6 +1711,7 @@ static const struct test tests[] = {
 	TEST(reads),
 	TEST(uc),
 	TEST(srq),
+	TEST(srq_uc),
 	TEST(xrc),
 	TEST(xrc_shared),
 	TEST(sum),
