@@ -18,7 +18,7 @@ else
 	skip "cppcheck" "needs cppcheck"
 fi
 
-is "$(grep -rlE 'LINUX_VERSION_CODE|KERNEL_VERSION\(' drivers)" drivers/infiniband/sw/sroce/compat.h \
+is "$(grep -rlE 'LINUX_VERSION_CODE|KERNEL_VERSION\(' --include='*.[ch]' drivers include selftests tools)" drivers/infiniband/sw/sroce/compat.h \
 	"what differs between kernels is in one file"
 
 # each counter, and how it is spelt

@@ -184,6 +184,8 @@ static inline void sroce_counter_init(struct rdma_counter *counter)
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(7, 1, 0)
 #define SROCE_RESIZE_CQ_OP resize_cq
+/* there is a call for it in the kernel, too: ib_resize_cq() */
+#define SROCE_RESIZE_CQ_KERNEL
 #define SROCE_RESIZE_CQ_CQE int
 #else
 #define SROCE_RESIZE_CQ_OP resize_user_cq
