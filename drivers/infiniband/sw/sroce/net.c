@@ -351,7 +351,6 @@ enum rx_side {
  * @ipv6: which it is
  * @snet: the namespace's links
  * @sdev: one of them, to count what belongs to no queue pair
- * @guessed: it came by the netdev of none of them
  * @num: packets of it so far
  * @self: of this link, in memory that nobody else writes: there is no ICRC
  * @id_step: by how much the identification grows from packet to packet
@@ -374,7 +373,6 @@ struct rx_burst {
 	bool ipv6;
 	struct sroce_net *snet;
 	struct sroce_dev *sdev;
-	bool guessed;
 	u32 num;
 	bool self;
 	u32 id_step;
@@ -950,18 +948,15 @@ static u32 rx_middles(struct rx_burst *rx, u32 left, u32 seg)
 }
 
 /* A link to count on: that of the netdev, or any of its namespace that it may be for. */
-static struct sroce_dev *rx_dev(const struct sroce_net *snet, const struct sk_buff *skb, bool ipv6,
-				bool *guessed)
+static struct sroce_dev *rx_dev(const struct sroce_net *snet, const struct sk_buff *skb, bool ipv6)
 {
 	struct sroce_dev *sdev, *any = NULL;
 
-	*guessed = false;
 	list_for_each_entry_rcu(sdev, &snet->devs, net_entry) {
 		if (came_by(skb, ipv6, sdev))
 			return sdev;
 		any = sdev;
 	}
-	*guessed = true;
 	return any;
 }
 
@@ -974,16 +969,13 @@ static bool rx_ce(const struct sk_buff *skb, bool ipv6)
 static struct rx_burst rx_start(struct net *net, struct sk_buff *skb, bool ipv6)
 {
 	struct sroce_net *snet = net_generic(net, sroce_net_id);
-	bool guessed;
-	struct sroce_dev *sdev = rx_dev(snet, skb, ipv6, &guessed);
 
 	return (struct rx_burst) {
 		.skb = skb,
 		.ip = skb_network_header(skb),
 		.ipv6 = ipv6,
 		.snet = snet,
-		.sdev = sdev,
-		.guessed = guessed,
+		.sdev = rx_dev(snet, skb, ipv6),
 		.ce = rx_ce(skb, ipv6),
 		.id_step = 1,
 		.qpn = ~0U,
@@ -1007,7 +999,8 @@ static void rx_segments(struct rx_burst *rx, u32 off, u32 seg)
 		left -= rx_middles(rx, left, seg);
 	}
 	/* by a VLAN, a bridge, the loopback device: who it is for has the link that it came by */
-	if (rx->guessed && rx->qp && qp_dev(rx->qp)->net == rx->sdev->net)
+	if (rx->qp && !came_by(rx->skb, rx->ipv6, rx->sdev) &&
+	    qp_dev(rx->qp)->net == rx->sdev->net)
 		rx->sdev = qp_dev(rx->qp);
 	sroce_count(rx->sdev, RX_BURSTS);
 	sroce_count_add(rx->sdev, PORT_RCV_BYTES, len);

@@ -10,8 +10,6 @@
 #include "sroce.h"
 #include "trace.h"
 
-/* A queue or the page allocator that was full; half a jiffy of the fastest HZ */
-
 /* Until a route is looked for again */
 #define ROUTE_MS	10
 

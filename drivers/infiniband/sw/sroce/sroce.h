@@ -777,7 +777,10 @@ struct sroce_fault {
 /* Of a side of a queue pair that came before their turn; so far ahead is sent, too. */
 #define SROCE_KEPT_MAX_PKTS	8192
 
-/* What a local queue has refused is offered again after this, nanoseconds. */
+/*
+ * After so many nanoseconds it is tried again where a local queue or the page allocator was full:
+ * half a jiffy of the fastest HZ.
+ */
 #define SROCE_BACKOFF_NS	(500 * NSEC_PER_USEC)
 
 /* What a requester has seen of its peer's way with packets before their turn. */
