@@ -113,7 +113,7 @@ DKMS ?= dkms
 
 # Of what was there under this name nothing is left, as it may be an older tree.
 install-dkms:
-	@[ -n '$(DESTDIR)' ] || command -v $(DKMS) >/dev/null || { echo "there is no dkms: apt-get install dkms" >&2; exit 1; }
+	@[ -n '$(DESTDIR)' ] || command -v $(firstword $(DKMS)) >/dev/null || { echo "there is no dkms: apt-get install dkms" >&2; exit 1; }
 	@[ -n '$(DESTDIR)' ] || $(DKMS) remove sroce/$(dkms_version) --all >/dev/null 2>&1 || true
 	$(step) INSTALL '$(dkms_src)'
 	@rm -rf '$(dkms_src)'

@@ -43,22 +43,34 @@ is $? 0 "make uninstall"
 is "$(files)" "" "nothing is left, of an older kernel either"
 
 quiet install-dkms
-is $? 0 "make install-dkms"
+is $? 0 "make install-dkms, below DESTDIR"
 is "$(files | grep -c '/sroce\.ko$')" 0 "no module of one kernel"
+quiet uninstall
+is "$(files)" "" "nothing is left of that"
+
+# As on a machine: DKMS builds it. Its trees are ours, and so is where it keeps its key.
+dkms="dkms --sourcetree $d/src --dkmstree $d/tree --installtree $d/mods --no-depmod"
+with_dkms() { # TARGET
+	# shellcheck disable=SC2016 # that shell's
+	unshare --mount --propagation private sh -c 'mount -t tmpfs none /var/lib/dkms && exec make -s "$@"' - "$1" \
+		DKMS="$dkms" KDIR="$kdir" srcdir="$d/src" moddir="$d/mods" libdir="$d/lib" sysconfdir="$d/etc" \
+		mandir="$d/man" >"$TMP/log" 2>&1 || { sed 's/^/# /' "$TMP/log"; return 1; }
+}
+ko=$d/mods/$rel/updates/dkms/sroce.ko
 if ! command -v dkms >/dev/null; then
 	skip "DKMS builds it" "needs dkms"
 elif [ "$(id -u)" != 0 ]; then
 	skip "DKMS builds it" "needs root, not to write a key of its own into this system"
 else
-	# shellcheck disable=SC2016 # that shell's
-	unshare --mount --propagation private sh -c 'mount -t tmpfs none /var/lib/dkms &&
-		dkms build sroce/1 -k "$1" --kernelsourcedir "$2" --sourcetree "$3/usr/src" &&
-		find /var/lib/dkms -name sroce.ko\* -exec cp {} "$4" \;' - "$rel" "$kdir" "$d" "$TMP" >"$TMP/log" 2>&1 ||
-		sed 's/^/# /' "$TMP/log"
-	is "$(modinfo -F vermagic "$TMP"/sroce.ko* 2>/dev/null)" "$(modinfo -F vermagic "build/$rel/sroce.ko")" \
-		"DKMS builds it for $rel"
-	is "$(modinfo -F alias "$TMP"/sroce.ko* 2>/dev/null)" "rdma-link-sroce" "and rdma link add finds it"
+	# the kernel's own, or there is none to install for
+	mkdir -p "$d/tree" "$d/src" "$d/mods/$rel"
+	with_dkms install-dkms
+	is $? 0 "make install-dkms"
+	is "$(modinfo -F vermagic "$ko"* 2>/dev/null)" "$(modinfo -F vermagic "build/$rel/sroce.ko")" \
+		"DKMS has built and installed it for $rel"
+	is "$(modinfo -F alias "$ko"* 2>/dev/null)" "rdma-link-sroce" "and rdma link add finds it"
+	with_dkms uninstall
+	is $? 0 "make uninstall"
+	is "$(files | grep sroce)" "" "nothing is left of that, either"
 fi
-quiet uninstall
-is "$(files)" "" "nothing is left of that"
 done_testing

@@ -85,11 +85,7 @@ static void test_refusals(struct side *a, struct side *b)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_RTS };
 	struct ib_sge list = sge(a, 0, 100);
-	struct ib_rdma_wr wr = {
-		.wr = { .opcode = IB_WR_RDMA_WRITE, .sg_list = &list, .num_sge = 1 },
-		.remote_addr = (uintptr_t)b->buf,
-		.rkey = b->pd->local_dma_lkey,
-	};
+	struct ib_rdma_wr wr = write_to(b, &list, b->pd->local_dma_lkey);
 
 	if (pair_up(IB_QPT_RC)) {
 		ok(false, "RC, for QP_ACCESS_ERR");

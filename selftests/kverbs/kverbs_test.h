@@ -45,6 +45,7 @@ bool wait_done(struct completion *done);
 void op_init(struct op *op);
 bool op_wait(struct op *op, enum ib_wc_status status);
 struct ib_sge sge(struct side *s, u32 off, u32 len);
+struct ib_rdma_wr write_to(struct side *to, struct ib_sge *list, u32 rkey);
 int post(struct side *s, struct ib_send_wr *wr);
 int post_recv(struct side *s, u32 off, u32 len);
 void fill(void);

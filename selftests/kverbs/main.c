@@ -81,6 +81,16 @@ struct ib_sge sge(struct side *s, u32 off, u32 len)
 	};
 }
 
+/* A WRITE of @list to the other side's buffer */
+struct ib_rdma_wr write_to(struct side *to, struct ib_sge *list, u32 rkey)
+{
+	return (struct ib_rdma_wr) {
+		.wr = { .opcode = IB_WR_RDMA_WRITE, .sg_list = list, .num_sge = 1 },
+		.remote_addr = (uintptr_t)to->buf,
+		.rkey = rkey,
+	};
+}
+
 int post_recv(struct side *s, u32 off, u32 len)
 {
 	struct ib_sge list = sge(s, off, len);
@@ -278,14 +288,25 @@ static bool is_clear(struct side *s, u32 len)
 	return s->buf[0] == 0xee && !memcmp(s->buf, s->buf + 1, len - 1);
 }
 
+/* Every byte of a WRITE arrives, and the data beside it. */
+static bool write_imm(struct side *a, struct side *b, struct ib_rdma_wr wr, u32 imm)
+{
+	const u32 len = wr.wr.sg_list->length;
+
+	wr.wr.opcode = IB_WR_RDMA_WRITE_WITH_IMM;
+	wr.wr.ex.imm_data = cpu_to_be32(imm);
+	fill();
+	post_recv(b, 0, 0);
+	return !post(a, &wr.wr) && op_wait(&b->recv, IB_WC_SUCCESS) &&
+	       b->recv.wc.opcode == IB_WC_RECV_RDMA_WITH_IMM && b->recv.wc.byte_len == len &&
+	       b->recv.wc.ex.imm_data == cpu_to_be32(imm) && op_wait(&a->send, IB_WC_SUCCESS) &&
+	       !memcmp(a->buf, b->buf, len);
+}
+
 static void test_uc(struct side *a, struct side *b)
 {
 	struct ib_sge list = sge(a, 0, 40000);
-	struct ib_rdma_wr wr = {
-		.wr = { .opcode = IB_WR_RDMA_WRITE, .sg_list = &list, .num_sge = 1 },
-		.remote_addr = (uintptr_t)b->buf,
-		.rkey = b->pd->unsafe_global_rkey,
-	};
+	struct ib_rdma_wr wr = write_to(b, &list, b->pd->unsafe_global_rkey);
 
 	if (pair_up(IB_QPT_UC)) {
 		ok(false, "UC");
@@ -295,16 +316,7 @@ static void test_uc(struct side *a, struct side *b)
 	fill();
 	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) && tell(a, b) &&
 	   a->send.wc.opcode == IB_WC_SEND && !memcmp(a->buf, b->buf, 40000), "UC: WRITE");
-	wr.wr.opcode = IB_WR_RDMA_WRITE_WITH_IMM;
-	wr.wr.ex.imm_data = cpu_to_be32(98);
-	fill();
-	post_recv(b, 0, 0);
-	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) &&
-	   op_wait(&b->recv, IB_WC_SUCCESS) && b->recv.wc.byte_len == 40000 &&
-	   b->recv.wc.opcode == IB_WC_RECV_RDMA_WITH_IMM &&
-	   b->recv.wc.ex.imm_data == cpu_to_be32(98) && !memcmp(a->buf, b->buf, 40000),
-	   "UC: WRITE with immediate data");
-	wr.wr.opcode = IB_WR_RDMA_WRITE;
+	ok(write_imm(a, b, wr, 98), "UC: WRITE with immediate data");
 	wr.rkey = b->pd->local_dma_lkey;
 	fill();
 	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) && tell(a, b) &&
@@ -381,11 +393,7 @@ static void test_atomic(struct side *a, struct side *b)
 static void test_rdma(struct side *a, struct side *b)
 {
 	struct ib_sge list = sge(a, 0, 40000);
-	struct ib_rdma_wr wr = {
-		.wr = { .opcode = IB_WR_RDMA_WRITE, .sg_list = &list, .num_sge = 1 },
-		.remote_addr = (uintptr_t)b->buf,
-		.rkey = b->pd->unsafe_global_rkey,
-	};
+	struct ib_rdma_wr wr = write_to(b, &list, b->pd->unsafe_global_rkey);
 
 	fill();
 	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) &&
@@ -394,14 +402,7 @@ static void test_rdma(struct side *a, struct side *b)
 	wr.wr.opcode = IB_WR_RDMA_READ;
 	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) &&
 	   a->send.wc.opcode == IB_WC_RDMA_READ && !memcmp(a->buf, b->buf, 40000), "READ");
-	wr.wr.opcode = IB_WR_RDMA_WRITE_WITH_IMM;
-	wr.wr.ex.imm_data = cpu_to_be32(99);
-	fill();
-	post_recv(b, 0, 0);
-	ok(!post(a, &wr.wr) && op_wait(&b->recv, IB_WC_SUCCESS) &&
-	   b->recv.wc.opcode == IB_WC_RECV_RDMA_WITH_IMM && b->recv.wc.byte_len == 40000 &&
-	   b->recv.wc.ex.imm_data == cpu_to_be32(99) && op_wait(&a->send, IB_WC_SUCCESS) &&
-	   !memcmp(a->buf, b->buf, 40000), "WRITE with immediate data");
+	ok(write_imm(a, b, wr, 99), "WRITE with immediate data");
 }
 
 /* Post as it is, when there is room: another processor may still be at the requests before. */
@@ -418,11 +419,7 @@ static int post_patiently(struct side *s, struct ib_send_wr *wr)
 static void test_unsignaled(struct side *a, struct side *b)
 {
 	struct ib_sge list = sge(a, 0, 100);
-	struct ib_rdma_wr wr = {
-		.wr = { .opcode = IB_WR_RDMA_WRITE, .sg_list = &list, .num_sge = 1 },
-		.remote_addr = (uintptr_t)b->buf,
-		.rkey = b->pd->unsafe_global_rkey,
-	};
+	struct ib_rdma_wr wr = write_to(b, &list, b->pd->unsafe_global_rkey);
 	int i, err = 0;
 
 	fill();
@@ -565,11 +562,7 @@ static void test_refused(struct side *a)
 static void test_flush(struct side *a, struct side *b)
 {
 	struct ib_sge list = sge(a, 0, 100);
-	struct ib_rdma_wr wr = {
-		.wr = { .opcode = IB_WR_RDMA_WRITE, .sg_list = &list, .num_sge = 1 },
-		.remote_addr = (uintptr_t)b->buf,
-		.rkey = b->pd->local_dma_lkey,
-	};
+	struct ib_rdma_wr wr = write_to(b, &list, b->pd->local_dma_lkey);
 
 	post_recv(a, 0, SIZE);
 	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_REM_ACCESS_ERR),

@@ -487,15 +487,20 @@ static struct ibv_qp *pair_qp(const struct pair *p, int side, const struct pair_
 	return qp;
 }
 
-struct ibv_xrcd *xrcd_make(const struct end *e)
+struct ibv_xrcd *xrcd_of(const struct end *e, int file, int oflags)
 {
 	struct ibv_xrcd_init_attr xa = {
 		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = -1,
-		.oflags = O_CREAT,
+		.fd = file,
+		.oflags = oflags,
 	};
 
 	return ibv_open_xrcd(e->ctx, &xa);
+}
+
+struct ibv_xrcd *xrcd_make(const struct end *e)
+{
+	return xrcd_of(e, -1, O_CREAT);
 }
 
 struct ibv_srq *xrc_srq_make(const struct end *e, struct ibv_xrcd *xrcd, struct ibv_cq *cq,
@@ -700,6 +705,34 @@ int wr_post_ex(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 		ibv_wr_set_sge_list(x, wr->num_sge, wr->sg_list);
 	}
 	return ibv_wr_complete(x);
+}
+
+struct ibv_qp *xrc_ini_make(const struct end *e, struct ibv_cq *cq, unsigned int sends)
+{
+	struct ibv_qp *qp = ibv_create_qp_ex(e->ctx, &(struct ibv_qp_init_attr_ex) {
+		.cap = { .max_send_wr = sends, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_XRC_SEND,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = e->pd,
+		.send_cq = cq,
+	});
+
+	if (!qp)
+		die("%s: create_qp_ex, XRC_SEND", e->name);
+	return qp;
+}
+
+struct ibv_qp *xrc_tgt_make(const struct end *e, struct ibv_xrcd *xrcd)
+{
+	struct ibv_qp *qp = ibv_create_qp_ex(e->ctx, &(struct ibv_qp_init_attr_ex) {
+		.qp_type = IBV_QPT_XRC_RECV,
+		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
+		.xrcd = xrcd,
+	});
+
+	if (!qp)
+		die("%s: create_qp_ex, XRC_RECV", e->name);
+	return qp;
 }
 
 struct ibv_cq *cq_make_on(const struct end *e, int entries, struct ibv_comp_channel *ch)

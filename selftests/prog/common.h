@@ -179,9 +179,14 @@ int wr_post_ex(struct ibv_qp *qp, const struct ibv_send_wr *wr);
 
 /* NULL where there is none */
 struct ibv_xrcd *xrcd_make(const struct end *e);
+struct ibv_xrcd *xrcd_of(const struct end *e, int file, int oflags);
 /* @attr: becomes what it has */
 struct ibv_srq *xrc_srq_make(const struct end *e, struct ibv_xrcd *xrcd, struct ibv_cq *cq,
 			     struct ibv_srq_attr *attr);
+
+/* A requester, and a target in a domain: they take no receive requests of their own */
+struct ibv_qp *xrc_ini_make(const struct end *e, struct ibv_cq *cq, unsigned int sends);
+struct ibv_qp *xrc_tgt_make(const struct end *e, struct ibv_xrcd *xrcd);
 
 struct ibv_cq *cq_make(const struct end *e, int entries);
 struct ibv_cq *cq_make_on(const struct end *e, int entries, struct ibv_comp_channel *ch);
@@ -292,6 +297,9 @@ bool cq_quiet(struct ibv_cq *cq, double seconds);
 /* The next completion is @status of @wr_id; a TAP result */
 bool wc_is(struct ibv_cq *cq, uint64_t wr_id, int status, struct ibv_wc *out, const char *fmt, ...)
 	printf_like(5, 6);
+
+/* The kernel's enum ib_access_flags, which older headers lack: FLUSH to global visibility */
+#define ACCESS_FLUSH (1 << 8)
 
 /* Seconds after which what is kept before its turn is dropped: KEPT_MAX_AGE in keep.c */
 #define KEPT_AGE 20

@@ -291,20 +291,8 @@ static void srq_gone(void)
 		}, &(struct ibv_recv_wr *) { NULL }))
 		die("post_srq_recv");
 	x = p;
-	x.qp[0] = ibv_create_qp_ex(ea.ctx, &(struct ibv_qp_init_attr_ex) {
-		.cap = { .max_send_wr = 4, .max_send_sge = 1 },
-		.qp_type = IBV_QPT_XRC_SEND,
-		.comp_mask = IBV_QP_INIT_ATTR_PD,
-		.pd = ea.pd,
-		.send_cq = p.scq[0],
-	});
-	x.qp[1] = ibv_create_qp_ex(eb.ctx, &(struct ibv_qp_init_attr_ex) {
-		.qp_type = IBV_QPT_XRC_RECV,
-		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
-		.xrcd = xrcd,
-	});
-	if (!x.qp[0] || !x.qp[1])
-		die("create_qp_ex");
+	x.qp[0] = xrc_ini_make(&ea, p.scq[0], 4);
+	x.qp[1] = xrc_tgt_make(&eb, xrcd);
 	qps_connect(x.qp[0], &ea, 500, x.qp[1], &eb, 500, &p.conn);
 	num = htobe32(num);
 	memcpy(body, &num, 4);
@@ -329,7 +317,6 @@ static void ud_lost(const char *cmd, const char *where)
 		.is_global = 1, .port_num = 1,
 		.grh = { .dgid = eb.gid, .sgid_index = ea.gid_index, .hop_limit = 64 },
 	};
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
 	struct ibv_qp_init_attr ia = {
 		.cap = { .max_send_wr = 16, .max_send_sge = 1, .max_recv_wr = 1, .max_recv_sge = 1 },
 		.qp_type = IBV_QPT_UD,
@@ -345,14 +332,7 @@ static void ud_lost(const char *cmd, const char *where)
 	qp = ibv_create_qp(ea.pd, &ia);
 	if (!ah || !qp)
 		die("UD");
-	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY))
-		die("UD to INIT");
-	a.qp_state = IBV_QPS_RTR;
-	if (ibv_modify_qp(qp, &a, IBV_QP_STATE))
-		die("UD to RTR");
-	a.qp_state = IBV_QPS_RTS;
-	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN))
-		die("UD to RTS");
+	ud_ready(qp, QKEY);
 	command(cmd);
 	for (i = 0; i < 3; i++)
 		wr[i] = (struct ibv_send_wr) {
@@ -790,11 +770,7 @@ static void little_room(void)
 	timeouts = hw_counter(&ea, "local_ack_timeout_err");
 	probes = hw_counter(&ea, "tail_probes");
 	again = hw_counter(&ea, "retransmitted_pkts");
-	errno = POST(p.qp[0], .wr_id = 1, .send_flags = SIG, .opcode = IBV_WR_RDMA_READ,
-		     .num_sge = 1, .sg_list = SGE(p.buf[0], LEN, p.mr[0]->lkey),
-		     .wr.rdma = { .remote_addr = (uintptr_t)p.buf[1], .rkey = p.mr[1]->rkey });
-	if (errno)
-		die("post_send");
+	pair_request(&p, IBV_WR_RDMA_READ, LEN);
 	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a READ of 4 MiB");
 	is(pattern_check(p.buf[0], 5, 0, LEN), -1, "every byte");
 	is(hw_counter(&ea, "local_ack_timeout_err") - timeouts, 0, "no timeout");
@@ -803,6 +779,36 @@ static void little_room(void)
 	diag("%lld probes; %lld packets were written", hw_counter(&ea, "tail_probes") - probes,
 	     hw_counter(&eb, "tx_pkts") - sent);
 	command("tc -n b qdisc del dev v1 root");
+	pair_destroy(&p);
+}
+
+/* What the responder's own rules drop looks like a queue that is full: there is an end to it. */
+static void read_denied(void)
+{
+	enum { LEN = 4 << 20, MTU = 1024, BURSTS = LEN / 65536 };
+	const struct pair_opts o = { .sq = 4, .rq = 1, .sge = 1, .buf = LEN,
+				     .access = IBV_ACCESS_REMOTE_READ };
+	long long before;
+	struct pair p;
+
+	pair_create(&p, &ea, &eb, &o);
+	p.conn.mtu = IBV_MTU_1024;
+	p.conn.rd_atomic = 1;
+	/* 1 s, and no second one */
+	p.conn.timeout = 18;
+	p.conn.retry_cnt = 0;
+	pair_connect(&p);
+	command("tc -n b qdisc add dev v1 clsact");
+	command("tc -n b filter add dev v1 egress matchall action drop");
+	before = hw_counter(&eb, "tx_dropped");
+	pair_request(&p, IBV_WR_RDMA_READ, LEN);
+	wc_is(p.scq[0], 1, IBV_WC_RETRY_EXC_ERR, NULL, "a READ whose response is denied");
+	/* a dozen tries of its first burst, and one of those for each time that it was asked for */
+	between(hw_counter(&eb, "tx_dropped") - before, 2, BURSTS / 2, "bursts that were refused");
+	before = hw_counter(&eb, "tx_dropped");
+	sleep_ms(300);
+	is(hw_counter(&eb, "tx_dropped"), before, "and none after that");
+	command("tc -n b qdisc del dev v1 clsact");
 	pair_destroy(&p);
 }
 
@@ -975,6 +981,7 @@ static const struct test tests[] = {
 	TEST(way_gone),
 	TEST(answers),
 	TEST(little_room),
+	TEST(read_denied),
 	TEST(priority),
 	TEST(last_word),
 	TEST(ud_nowhere),

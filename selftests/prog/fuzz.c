@@ -1172,18 +1172,12 @@ static void other_srq(const struct secrets *s)
 {
 	struct ibv_xrcd *xrcd = xrcd_make(&ea);
 	struct ibv_cq *cq = cq_make(&ea, 4);
-	struct ibv_qp_init_attr_ex ia = {
-		.cap = { .max_send_wr = 1, .max_send_sge = 1 }, .qp_type = IBV_QPT_XRC_SEND,
-		.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = ea.pd, .send_cq = cq,
-	}, ta = {
-		.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = xrcd,
-	};
 	struct ibv_qp *ini, *tgt;
 
-	ini = ibv_create_qp_ex(ea.ctx, &ia);
-	tgt = xrcd ? ibv_create_qp_ex(ea.ctx, &ta) : NULL;
-	if (!ini || !tgt)
+	if (!xrcd)
 		die("XRC");
+	ini = xrc_ini_make(&ea, cq, 1);
+	tgt = xrc_tgt_make(&ea, xrcd);
 	qps_connect(ini, &ea, 1, tgt, &ea, 2, &conn_default);
 	if (POST(ini, .wr_id = 7, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
 		 .qp_type.xrc.remote_srqn = s->srqn))

@@ -680,38 +680,6 @@ static void odp(void)
 	munmap(mem, 8 * BUF);
 }
 
-/* kernel's enums, which older headers lack: an access flag, and FLUSH and ATOMIC WRITE on demand */
-#define ACCESS_FLUSH (1 << 8)
-#define ODP_SUPPORT_A19 (1 << 6 | 1 << 7)
-
-/* What there is on demand, by transport: Annex A19's where the kernel has its rights. */
-static void odp_caps(void)
-{
-	const uint32_t datagram = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
-				  IBV_ODP_SUPPORT_SRQ_RECV;
-	uint32_t connected = datagram | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
-			     IBV_ODP_SUPPORT_ATOMIC;
-	uint8_t *mem = map(PAGE);
-	struct ibv_device_attr_ex attr = {};
-	struct ibv_mr *mr;
-
-	if (!odp_there(&eb))
-		return;
-	mr = ibv_reg_mr(eb.pd, mem, PAGE, LW | ACCESS_FLUSH | ODP);
-	if (mr) {
-		connected |= ODP_SUPPORT_A19;
-		dereg(mr);
-	}
-	if (ibv_query_device_ex(eb.ctx, NULL, &attr))
-		die("query_device");
-	is(attr.odp_caps.general_caps, IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT, "in general");
-	is(attr.odp_caps.per_transport_caps.rc_odp_caps, connected, "RC");
-	is(attr.xrc_odp_caps, connected, "XRC");
-	is(attr.odp_caps.per_transport_caps.uc_odp_caps, datagram | IBV_ODP_SUPPORT_WRITE, "UC");
-	is(attr.odp_caps.per_transport_caps.ud_odp_caps, datagram, "UD");
-	munmap(mem, PAGE);
-}
-
 #define UC_LEN 200000
 
 /* The peer of an unreliable connection tells nothing: what comes behind does. */
@@ -1202,7 +1170,6 @@ static const struct test tests[] = {
 	TEST(windows),
 	TEST(leave),
 	TEST(odp),
-	TEST(odp_caps),
 	TEST(odp_uc),
 	TEST(odp_atomic_write),
 	TEST(odp_fork),

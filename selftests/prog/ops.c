@@ -893,13 +893,9 @@ static void xrc_run(const char *name, bool ex)
 
 		ia.send_cq = s->cq = cq_make(&ea, 64);
 		s->qp = ibv_create_qp_ex(ea.ctx, &ia);
-		memset(&ia, 0, sizeof(ia));
-		ia.qp_type = IBV_QPT_XRC_RECV;
-		ia.comp_mask = IBV_QP_INIT_ATTR_XRCD;
-		ia.xrcd = xrcd;
-		tgt[i] = ibv_create_qp_ex(eb.ctx, &ia);
-		if (!s->qp || !tgt[i])
+		if (!s->qp)
 			die("create_qp_ex");
+		tgt[i] = xrc_tgt_make(&eb, xrcd);
 		qps_connect(s->qp, &ea, 1000 + i, tgt[i], &eb, i, &c);
 		s->peer_qpn = tgt[i]->qp_num;
 		s->max_sge = 4;
@@ -954,13 +950,9 @@ static uint32_t hear(int fd)
 	return v;
 }
 
-static struct ibv_xrcd *xrcd_of(const struct end *e, int file, int oflags)
+static struct ibv_xrcd *xrcd_by(const struct end *e, int file, int oflags)
 {
-	struct ibv_xrcd *xrcd = ibv_open_xrcd(e->ctx, &(struct ibv_xrcd_init_attr) {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = file,
-		.oflags = oflags,
-	});
+	struct ibv_xrcd *xrcd = xrcd_of(e, file, oflags);
 
 	if (!xrcd)
 		die("open_xrcd: %s", strerror(errno));
@@ -1008,7 +1000,7 @@ static void guest(int fd, int file)
 	uint32_t num;
 
 	end_open(&e, eb.name, "");
-	oa.xrcd = xrcd_of(&e, file, 0);
+	oa.xrcd = xrcd_by(&e, file, 0);
 	cq = cq_make(&e, 1);
 	srq = xrc_srq_make(&e, oa.xrcd, cq, &attr);
 	mr = mr_make(&e, GUEST_LEN, 0);
@@ -1062,7 +1054,7 @@ static void host(int fd, int file)
 	struct ibv_cq *cq = cq_make(&ea, 16), *rcq = cq_make(&eb, 16);
 	struct ibv_srq_attr attr = { .max_wr = 4, .max_sge = 1 };
 	struct ibv_mr *from = mr_make(&ea, GUEST_LEN, 0), *to = mr_make(&eb, GUEST_LEN, 0);
-	struct ibv_xrcd *xrcd = xrcd_of(&eb, file, O_CREAT);
+	struct ibv_xrcd *xrcd = xrcd_by(&eb, file, O_CREAT);
 	struct ibv_srq *srq = xrc_srq_make(&eb, xrcd, rcq, &attr);
 	struct conn c = conn_default;
 	struct ibv_qp_init_attr ia;
@@ -1072,16 +1064,10 @@ static void host(int fd, int file)
 
 	tell(fd, 0);
 	theirs = hear(fd);
-	ini = ibv_create_qp_ex(ea.ctx, &(struct ibv_qp_init_attr_ex) {
-		.cap = { .max_send_wr = 4, .max_send_sge = 1 },
-		.qp_type = IBV_QPT_XRC_SEND, .comp_mask = IBV_QP_INIT_ATTR_PD,
-		.pd = ea.pd, .send_cq = cq,
-	});
-	tgt = ibv_create_qp_ex(eb.ctx, &(struct ibv_qp_init_attr_ex) {
-		.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = xrcd,
-	});
-	if (!ini || !tgt || ibv_get_srq_num(srq, &num))
-		die("create_qp_ex");
+	ini = xrc_ini_make(&ea, cq, 4);
+	tgt = xrc_tgt_make(&eb, xrcd);
+	if (ibv_get_srq_num(srq, &num))
+		die("get_srq_num");
 	c.retry_cnt = 2;
 	qps_connect(ini, &ea, 1000, tgt, &eb, 2000, &c);
 	tell(fd, tgt->qp_num);

@@ -671,20 +671,10 @@ static bool xrc_make(struct xrc *x)
 	x->scq = cq_make(&ea, 16);
 	x->rcq = cq_make(&eb, 16);
 	x->srq = xrc_srq_make(&eb, x->xrcd, x->rcq, &attr);
-	x->ini = ibv_create_qp_ex(ea.ctx, &(struct ibv_qp_init_attr_ex) {
-		.cap = { .max_send_wr = 4, .max_send_sge = 1 },
-		.qp_type = IBV_QPT_XRC_SEND,
-		.comp_mask = IBV_QP_INIT_ATTR_PD,
-		.pd = ea.pd,
-		.send_cq = x->scq,
-	});
-	x->tgt = ibv_create_qp_ex(eb.ctx, &(struct ibv_qp_init_attr_ex) {
-		.qp_type = IBV_QPT_XRC_RECV,
-		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
-		.xrcd = x->xrcd,
-	});
-	if (!x->ini || !x->tgt || ibv_get_srq_num(x->srq, &x->srqn))
-		die("create_qp_ex");
+	x->ini = xrc_ini_make(&ea, x->scq, 4);
+	x->tgt = xrc_tgt_make(&eb, x->xrcd);
+	if (ibv_get_srq_num(x->srq, &x->srqn))
+		die("get_srq_num");
 	return true;
 }
 

@@ -473,20 +473,8 @@ static void xrc(void)
 		if (ibv_get_srq_num(srq[i], &num[i]))
 			die("get_srq_num");
 	}
-	ini = ibv_create_qp_ex(ea.ctx, &(struct ibv_qp_init_attr_ex) {
-		.cap = { .max_send_wr = 4, .max_send_sge = 1 },
-		.qp_type = IBV_QPT_XRC_SEND,
-		.comp_mask = IBV_QP_INIT_ATTR_PD,
-		.pd = ea.pd,
-		.send_cq = p.scq[0],
-	});
-	tgt = ibv_create_qp_ex(eb.ctx, &(struct ibv_qp_init_attr_ex) {
-		.qp_type = IBV_QPT_XRC_RECV,
-		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
-		.xrcd = xrcd,
-	});
-	if (!ini || !tgt)
-		die("create_qp_ex");
+	ini = xrc_ini_make(&ea, p.scq[0], 4);
+	tgt = xrc_tgt_make(&eb, xrcd);
 	qps_connect(ini, &ea, 500, tgt, &eb, 500, &p.conn);
 	if (ibv_post_srq_recv(srq[1], &(struct ibv_recv_wr) {
 			.wr_id = 3, .num_sge = 1,

@@ -21,7 +21,6 @@ static struct end ea, eb;
 #define ENTRIES 64
 
 /* kernel's enum ib_uverbs_access_flags, which older headers lack */
-#define ACCESS_FLUSH (1 << 8)
 #define ACCESS_PERSIST (1 << 9)
 
 /* The shared receive queue that an XRC requester names; nothing to others */
@@ -277,20 +276,8 @@ static void xrc_up(struct pair *p, struct ibv_xrcd *xrcd, int access)
 	if (ibv_destroy_qp(p->qp[0]) || ibv_destroy_qp(p->qp[1]))
 		die("destroy_qp");
 	ring_before();
-	p->qp[0] = ibv_create_qp_ex(ea.ctx, &(struct ibv_qp_init_attr_ex) {
-		.cap = { .max_send_wr = ENTRIES, .max_send_sge = 1 },
-		.qp_type = IBV_QPT_XRC_SEND,
-		.comp_mask = IBV_QP_INIT_ATTR_PD,
-		.pd = ea.pd,
-		.send_cq = p->scq[0],
-	});
-	p->qp[1] = ibv_create_qp_ex(eb.ctx, &(struct ibv_qp_init_attr_ex) {
-		.qp_type = IBV_QPT_XRC_RECV,
-		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
-		.xrcd = xrcd,
-	});
-	if (!p->qp[0] || !p->qp[1])
-		die("create_qp_ex");
+	p->qp[0] = xrc_ini_make(&ea, p->scq[0], ENTRIES);
+	p->qp[1] = xrc_tgt_make(&eb, xrcd);
 	p->conn.access = access;
 	pair_connect(p);
 	pattern_fill(p->buf[0], access, 0, 4096);
