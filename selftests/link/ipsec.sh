@@ -65,7 +65,8 @@ sealed() { # NAME esp|macsec|wireguard NET-OF-IPv4 NET-OF-IPv6
 		count_anew
 		run "$name: every byte between ${net}1 and ${net}2" xfer -b -n 30 -s 40000,0-64K \
 			-o send,write,read -g "${net}1" -G "${net}2"
-		run "$name: datagrams" xfer -t ud -b -n 100 -s 0-1024 -g "${net}1" -G "${net}2"
+		# one at a time: what seals in the background (cryptd) keeps no order, nor does UD ask for it
+		run "$name: datagrams" xfer -t ud -b -w 1 -r 1 -n 200 -s 0-1024 -g "${net}1" -G "${net}2"
 		for ns in a b; do
 			between "$(crossed $ns "by_$by" bytes)" 100000 100000000 "$name: bytes that $ns got by $by"
 			is "$(crossed $ns in_clear packets)" 0 "$name: no packet that $ns got is in clear"
