@@ -355,14 +355,6 @@ int sroce_mem_linear(struct sroce_mem *mem, void *addr, u64 offset)
 	return 0;
 }
 
-/* May memory that was got for one kind of access be kept for another? */
-static bool mem_suits(const struct sroce_mr *mr, int access)
-{
-	if ((mr->access ^ access) & IB_ACCESS_ON_DEMAND)
-		return false;
-	return !mr->mem.umem || mr->mem.umem->writable || !ib_access_writable(access);
-}
-
 /* Is it the caller's? Then it can be got again from its address. */
 static bool mem_is_ours(const struct sroce_mem *mem)
 {
@@ -546,7 +538,8 @@ static int mr_replace(struct sroce_region *region, struct sroce_mr *mr)
  * @udata: no driver data
  *
  * Return: NULL, as the core's object remains; or an error pointer, and the
- * region is what it was.
+ * region is what it was. -EACCES if its pages are to be read alone and @access
+ * would write.
  */
 struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length,
 				  u64 iova, int access, struct ib_pd *pd,
@@ -561,7 +554,11 @@ struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 
 
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = old->access;
-	fresh = flags & IB_MR_REREG_TRANS || !mem_suits(old, access);
+	/* pages that were got to be read: another look at the address may find others there */
+	if (!(flags & IB_MR_REREG_TRANS) && mem.umem && !mem.umem->writable &&
+	    ib_access_writable(access))
+		return ERR_PTR(-EACCES);
+	fresh = flags & IB_MR_REREG_TRANS || (old->access ^ access) & IB_ACCESS_ON_DEMAND;
 	if (!(flags & IB_MR_REREG_TRANS)) {
 		start = mem.start;
 		length = old->length;
