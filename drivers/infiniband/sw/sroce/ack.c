@@ -570,7 +570,7 @@ void sroce_ack_run(struct sroce_qp *qp)
 		return;
 	spin_lock_bh(&sq->late_lock);
 	list_splice_init(&sq->late, &list);
-	sq->num_late = 0;
+	WRITE_ONCE(sq->num_late, 0);
 	spin_unlock_bh(&sq->late_lock);
 
 	list_for_each_entry_safe(late, next, &list, entry) {

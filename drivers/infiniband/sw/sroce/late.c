@@ -68,7 +68,8 @@ struct sroce_late *sroce_late_add(struct list_head *list, u32 *num, struct sroce
 	if (rx->skb)
 		sroce_late_hold(rx->skb);
 	list_add_tail(&late->entry, list);
-	++*num;
+	/* sroce_ack_run() looks without the lock */
+	WRITE_ONCE(*num, *num + 1);
 	return late;
 }
 
