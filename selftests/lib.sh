@@ -492,7 +492,9 @@ links_here() {
 
 rdma_add() { # NAMESPACE NAME NETDEV
 	if [ -n "$1" ]; then
-		ip netns exec "$1" rdma link add "$2" type "$TYPE" netdev "$3"
+		ip netns exec "$1" rdma link add "$2" type "$TYPE" netdev "$3" || return
+		# in the mode "exclusive", newer kernels have made it in the netdev's namespace
+		[ -e "/sys/class/infiniband/$2" ] || ip netns exec "$1" rdma dev set "$2" netns home
 	else
 		rdma link add "$2" type "$TYPE" netdev "$3"
 	fi

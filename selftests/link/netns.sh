@@ -42,7 +42,15 @@ there() { # NAMESPACE or - , LINK
 	"${by[@]}" rdma dev show | grep -q "$2:"
 }
 
-# The core makes every device in the first namespace.
+# Made in the netdev's namespace, if the kernel has a way to; else in the first one
+in_ns a rdma link add roce0 type "$TYPE" netdev v0 || bail "no link"
+if there a roce0; then
+	run "made where its netdev is, and not here" not there - roce0
+	run "and deleted from there" in_ns a rdma link del roce0
+else
+	run "made in the first namespace" there - roce0
+	rdma link del roce0
+fi
 links_up
 run "exclusive: a program where the devices are" xfer -n 20 -b
 run "another namespace has them not" not there b roce1

@@ -57,6 +57,12 @@ static inline bool skb_frags_readable(const struct sk_buff *skb)
 }
 #endif
 
+/* 6.17: every device was made in the first namespace until then */
+#ifndef ib_alloc_device_with_net
+#define ib_alloc_device_with_net(drv_struct, member, net) \
+	((void)(net), ib_alloc_device(drv_struct, member))
+#endif
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
 /* there, but the core's own */
 static inline struct net_device *sroce_get_netdev(struct ib_device *ibdev, u32 port)

@@ -73,9 +73,9 @@ static void mcast_work(struct work_struct *work)
 	ib_device_put(&sdev->ibdev);
 }
 
-static struct sroce_dev *dev_alloc(struct net_device *ndev)
+static struct sroce_dev *dev_alloc(struct net *net, struct net_device *ndev)
 {
-	struct sroce_dev *sdev = ib_alloc_device(sroce_dev, ibdev);
+	struct sroce_dev *sdev = ib_alloc_device_with_net(sroce_dev, ibdev, net);
 
 	if (!sdev)
 		return NULL;
@@ -108,7 +108,6 @@ static struct sroce_dev *dev_alloc(struct net_device *ndev)
 	strscpy(sdev->ibdev.node_desc, "sroce", sizeof(sdev->ibdev.node_desc));
 	set_guid(&sdev->ibdev, ndev);
 	sroce_pma_init(sdev, ndev);
-	sdev->port_up = sroce_port_up(ndev);
 	ib_set_device_ops(&sdev->ibdev, &sroce_dev_ops);
 	return sdev;
 
@@ -125,28 +124,10 @@ static struct ib_device *link_of(struct net_device *ndev)
 	return ib_device_get_by_netdev(ndev, (enum rdma_driver_id)SROCE_DRIVER_ID);
 }
 
-/*
- * Is the netdev where it was, and its port what it was? It may have told of that before the
- * notifier could find its link, @ibdev. With rtnl: on its way to another namespace a netdev
- * looks as ever until all have been told.
- */
-static bool still_there(struct ib_device *ibdev, struct net_device *ndev, struct net *net)
-{
-	bool there;
-
-	rtnl_lock();
-	there = ndev->reg_state == NETREG_REGISTERED && net_eq(dev_net(ndev), net);
-	if (there && ibdev)
-		to_sdev(ibdev)->port_up = sroce_port_up(ndev);
-	rtnl_unlock();
-	return there;
-}
-
 static int newlink_in(struct net *net, const char *name, struct net_device *ndev)
 {
 	struct ib_device *ibdev;
 	struct sroce_dev *sdev;
-	bool there;
 	int err;
 
 	ibdev = link_of(ndev);
@@ -156,7 +137,7 @@ static int newlink_in(struct net *net, const char *name, struct net_device *ndev
 		return -EEXIST;
 	}
 
-	sdev = dev_alloc(ndev);
+	sdev = dev_alloc(net, ndev);
 	if (!sdev)
 		return -ENOMEM;
 	err = sroce_net_attach(sdev, net, ndev->ifindex);
@@ -169,17 +150,8 @@ static int newlink_in(struct net *net, const char *name, struct net_device *ndev
 	if (err)
 		goto err_dealloc;
 	err = ib_register_device(&sdev->ibdev, name, NULL);
-	if (err)
-		goto err_dealloc;
-
-	/* none if somebody has deleted it already */
-	ibdev = link_of(ndev);
-	there = still_there(ibdev, ndev, net);
-	if (ibdev && there)
-		ib_device_put(ibdev);
-	else if (ibdev)
-		ib_unregister_device_and_put(ibdev);
-	return there ? 0 : -ENODEV;
+	if (!err)
+		return 0;
 
 err_dealloc:
 	ib_dealloc_device(&sdev->ibdev);
@@ -249,6 +221,46 @@ void sroce_port_event(struct ib_device *ibdev, struct net_device *ndev, unsigned
 	ib_dispatch_event(&port);
 }
 
+/*
+ * The link's netdev goes, or leaves its namespace: the rest of the link goes in the core's own
+ * time; what sends must not outlive that namespace.
+ */
+static void netdev_gone(struct ib_device *ibdev)
+{
+	struct sroce_dev *sdev = to_sdev(ibdev);
+
+	sroce_dev_gone(sdev);
+	sroce_flow_detach(sdev);
+	sroce_net_detach(sdev);
+	ib_unregister_device_queued(ibdev);
+}
+
+/**
+ * sroce_enable_driver - ib_device_ops: the notifier finds the link from here on
+ * @ibdev: the link's device
+ *
+ * Neither while a link is made nor while its device moves to another namespace does it: what
+ * the netdev has told of meanwhile is made up for. With RTNL, as on its way to another
+ * namespace a netdev looks as ever until all have been told.
+ *
+ * Return: 0. A link whose netdev has gone is one that goes, as it would a moment later.
+ */
+int sroce_enable_driver(struct ib_device *ibdev)
+{
+	struct sroce_dev *sdev = to_sdev(ibdev);
+	struct net_device *ndev;
+
+	rtnl_lock();
+	ndev = ib_device_get_netdev(ibdev, 1);
+	if (ndev && net_eq(dev_net(ndev), sdev->net) && ndev->ifindex == sdev->ifindex)
+		sdev->port_up = sroce_port_up(ndev);
+	else
+		netdev_gone(ibdev);
+	dev_put(ndev);
+	rtnl_unlock();
+	return 0;
+}
+
 static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)
 {
 	struct net_device *ndev = netdev_notifier_info_to_dev(ptr);
@@ -259,14 +271,7 @@ static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, vo
 
 	switch (event) {
 	case NETDEV_UNREGISTER:
-		/*
-		 * The rest of the link goes in the core's own time; what sends
-		 * must not outlive the netdev's namespace.
-		 */
-		sroce_dev_gone(to_sdev(ibdev));
-		sroce_flow_detach(to_sdev(ibdev));
-		sroce_net_detach(to_sdev(ibdev));
-		ib_unregister_device_queued(ibdev);
+		netdev_gone(ibdev);
 		break;
 	case NETDEV_UP:
 	case NETDEV_DOWN:

@@ -1683,6 +1683,7 @@ void sroce_queue_free(struct sroce_queue *q);
 extern const struct uapi_definition sroce_uapi_defs[];
 
 /* main.c */
+int sroce_enable_driver(struct ib_device *ibdev);
 void sroce_port_event(struct ib_device *ibdev, struct net_device *ndev, unsigned long event);
 
 /* device.c */
