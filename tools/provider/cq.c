@@ -94,7 +94,11 @@ static struct sroce_cq *sroce_new_cq(struct ibv_context *ibctx,
 	if (!cq)
 		return NULL;
 
-	ret = sroce_cq_init(cq, one_thread || sroce_one_thread(parent));
+	/*
+	 * A thread domain is not enough: a queue pair may be destroyed, and its completions
+	 * be taken back, by another thread than who polls.
+	 */
+	ret = sroce_cq_init(cq, one_thread);
 	if (ret)
 		goto err_free;
 

@@ -164,7 +164,7 @@ static void sroce_ud_settle(struct sroce_qp *qp, int64_t until)
 	const struct sroce_ring_view *sends = &qp->sq.ring;
 	const uint32_t upto = sroce_ring_filled(sends);
 
-	while (qp->vqp.qp.state == IBV_QPS_RTS &&
+	while (qp->state == IBV_QPS_RTS &&
 	       (int32_t)(upto - sroce_ring_done(sends)) > 0 &&
 	       sroce_ring_filled(sends) - upto <= sends->num &&
 	       sroce_now_ms() < until)
@@ -209,7 +209,9 @@ void sroce_doorbell_users(struct sroce_context *ctx, uint32_t user)
  */
 static void sroce_push_held(struct sroce_cq *cq, struct sroce_held *held)
 {
-	if (__atomic_exchange_n(&held->queued, true, __ATOMIC_SEQ_CST))
+	/* mostly it is there; after the fence of sroce_ring_state(), as sroce_held_due() has it */
+	if (__atomic_load_n(&held->queued, __ATOMIC_RELAXED) ||
+	    __atomic_exchange_n(&held->queued, true, __ATOMIC_SEQ_CST))
 		return;
 
 	held->next = __atomic_load_n(&cq->held, __ATOMIC_RELAXED);

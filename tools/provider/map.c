@@ -26,7 +26,6 @@ int sroce_map_ring(struct ibv_context *ibctx, struct sroce_ring_view *v,
 		   const struct sroce_ring_map *map, uint32_t min_entry)
 {
 	void *mem;
-	int ret;
 
 	if (!map->entries || map->entries & (map->entries - 1) ||
 	    map->entry_size < min_entry || map->entry_size % 4 ||
@@ -42,13 +41,6 @@ int sroce_map_ring(struct ibv_context *ibctx, struct sroce_ring_view *v,
 		   ibctx->cmd_fd, map->offset);
 	if (mem == MAP_FAILED)
 		return errno;
-
-	/* After a fork, only one of the two processes can be the producer. */
-	if (ibv_dontfork_range(mem, map->size)) {
-		ret = errno;
-		munmap(mem, map->size);
-		return ret;
-	}
 
 	v->ring = mem;
 	v->entries = (uint8_t *)mem + sizeof(struct sroce_ring);
@@ -81,6 +73,5 @@ void sroce_unmap_ring(struct sroce_ring_view *v)
 	if (!v->ring)
 		return;
 
-	ibv_dofork_range(v->ring, v->map_size);
 	munmap(v->ring, v->map_size);
 }

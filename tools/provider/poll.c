@@ -46,13 +46,17 @@ static_assert(SROCE_WC_STATUS_TM_ERR == (int)IBV_WC_TM_ERR &&
 
 #define SROCE_TABLE_MIN	16
 
+/* Where nothing holds a poller off, the table can't grow under it: for thousands */
+#define SROCE_TABLE_UNLOCKED	1024
+
 int sroce_cq_init(struct sroce_cq *cq, bool unlocked)
 {
-	cq->table = calloc(SROCE_TABLE_MIN, sizeof(*cq->table));
+	cq->table_size = unlocked ? SROCE_TABLE_UNLOCKED : SROCE_TABLE_MIN;
+	cq->table = calloc(cq->table_size, sizeof(*cq->table));
 	if (!cq->table)
 		return ENOMEM;
-	cq->table_size = SROCE_TABLE_MIN;
 	sroce_lock_init(&cq->lock, unlocked);
+	sroce_lock_init(&cq->attach_lock, false);
 	/* who takes events may be another thread than who polls */
 	sroce_lock_init(&cq->arm_lock, false);
 	return 0;
@@ -61,6 +65,7 @@ int sroce_cq_init(struct sroce_cq *cq, bool unlocked)
 void sroce_cq_fini(struct sroce_cq *cq)
 {
 	sroce_lock_fini(&cq->lock);
+	sroce_lock_fini(&cq->attach_lock);
 	sroce_lock_fini(&cq->arm_lock);
 	free(cq->table);
 }
@@ -77,6 +82,18 @@ static struct sroce_wq **sroce_cq_bucket(struct sroce_wq **table, uint32_t size,
 	return &table[(hash ^ hash >> 16) & (size - 1)];
 }
 
+/* The acquire is for a poller without a lock, see sroce_cq_attach(). */
+static struct sroce_wq *sroce_cq_lookup(const struct sroce_cq *cq, uint32_t key)
+{
+	struct sroce_wq *wq;
+
+	wq = __atomic_load_n(sroce_cq_bucket(cq->table, cq->table_size, key),
+			     __ATOMIC_ACQUIRE);
+	while (wq && wq->key != key)
+		wq = wq->next;
+	return wq;
+}
+
 static struct sroce_wq *sroce_cq_find(struct sroce_cq *cq, uint32_t key)
 {
 	struct sroce_wq *wq = cq->last;
@@ -84,9 +101,7 @@ static struct sroce_wq *sroce_cq_find(struct sroce_cq *cq, uint32_t key)
 	if (wq && wq->key == key)
 		return wq;
 
-	wq = *sroce_cq_bucket(cq->table, cq->table_size, key);
-	while (wq && wq->key != key)
-		wq = wq->next;
+	wq = sroce_cq_lookup(cq, key);
 	if (wq)
 		cq->last = wq;
 	return wq;
@@ -177,25 +192,30 @@ static void sroce_cq_forget(struct sroce_cq *cq, struct sroce_wq *wq)
  * both, because the kernel's part may wait for the program to acknowledge
  * events. So a new queue may find an old one under its key: finish that one
  * first. The new one cannot have any completions yet.
+ *
+ * A completion queue without a lock may be polled meanwhile, as who makes a
+ * connection need not be who serves it: the poller sees all of @wq or nothing.
  */
 void sroce_cq_attach(struct sroce_cq *cq, struct sroce_wq *wq)
 {
 	struct sroce_wq **bucket, *old;
 
+	sroce_lock(&cq->attach_lock);
 	sroce_lock(&cq->lock);
-	old = sroce_cq_find(cq, wq->key);
+	old = sroce_cq_lookup(cq, wq->key);
 	if (old)
 		sroce_cq_forget(cq, old);
 
-	if (cq->num_wqs >= cq->table_size)
+	if (cq->num_wqs >= cq->table_size && !cq->lock.unneeded)
 		sroce_cq_grow_table(cq);
 
 	bucket = sroce_cq_bucket(cq->table, cq->table_size, wq->key);
 	wq->next = *bucket;
-	*bucket = wq;
 	wq->attached = true;
+	__atomic_store_n(bucket, wq, __ATOMIC_RELEASE);
 	cq->num_wqs++;
 	sroce_unlock(&cq->lock);
+	sroce_unlock(&cq->attach_lock);
 }
 
 /*
@@ -205,12 +225,14 @@ void sroce_cq_attach(struct sroce_cq *cq, struct sroce_wq *wq)
 void sroce_cq_detach(struct sroce_cq *cq, struct sroce_wq *wq,
 		     struct sroce_held *held)
 {
+	sroce_lock(&cq->attach_lock);
 	sroce_lock(&cq->lock);
 	if (wq->attached)
 		sroce_cq_forget(cq, wq);
 	if (held)
 		sroce_forget_held(cq, held);
 	sroce_unlock(&cq->lock);
+	sroce_unlock(&cq->attach_lock);
 }
 
 /* The kernel has emptied @wq: so do we, and forget its completions. */

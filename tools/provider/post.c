@@ -517,19 +517,9 @@ static enum sroce_tell sroce_publish_send(struct sroce_qp *qp, uint32_t prod)
 	return SROCE_TELL_NOT;
 }
 
-/* Receive queues are looked at when something comes; but see sroce_post_recv(). */
-static bool sroce_publish_recv(struct sroce_wq *wq, uint32_t prod)
-{
-	if (prod == wq->ring.prod)
-		return false;
-
-	sroce_ring_publish(&wq->ring, prod);
-	return sroce_ring_state(&wq->ring) == SROCE_RING_ASLEEP;
-}
-
 static bool sroce_can_send(const struct sroce_qp *qp)
 {
-	return qp->vqp.qp.state >= IBV_QPS_RTS && qp->sq.ring.num;
+	return qp->state >= IBV_QPS_RTS && qp->sq.ring.num;
 }
 
 /*
@@ -654,7 +644,7 @@ static int sroce_put_recv(struct sroce_wq *wq, const struct ibv_recv_wr *wr,
 
 /* Like sroce_post_list(). Return: 0 or a positive errno. */
 static int sroce_put_recv_list(struct sroce_wq *wq, struct ibv_recv_wr *wr,
-			       struct ibv_recv_wr **bad_wr, bool *ring_doorbell)
+			       struct ibv_recv_wr **bad_wr)
 {
 	uint32_t prod = wq->ring.prod;
 	int ret = 0;
@@ -666,7 +656,8 @@ static int sroce_put_recv_list(struct sroce_wq *wq, struct ibv_recv_wr *wr,
 			break;
 		}
 	}
-	*ring_doorbell = sroce_publish_recv(wq, prod);
+	if (prod != wq->ring.prod)
+		sroce_ring_publish(&wq->ring, prod);
 	return ret;
 }
 
@@ -682,14 +673,18 @@ int sroce_post_recv_list(struct ibv_context *ibctx, struct sroce_wq *wq,
 			 struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	struct ibv_recv_wr *first = wr;
-	bool ring_doorbell;
+	uint32_t prod;
+	bool asleep;
 	int ret;
 
 	sroce_lock(&wq->lock);
-	ret = sroce_put_recv_list(wq, wr, bad_wr, &ring_doorbell);
+	prod = wq->ring.prod;
+	ret = sroce_put_recv_list(wq, wr, bad_wr);
+	asleep = wq->ring.prod != prod &&
+		 sroce_ring_state(&wq->ring) == SROCE_RING_ASLEEP;
 	sroce_unlock(&wq->lock);
 
-	if (ring_doorbell) {
+	if (asleep) {
 		int err = sroce_doorbell(to_sctx(ibctx),
 					 wq->key & ~SROCE_WQ_RECV);
 
@@ -707,7 +702,7 @@ int sroce_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 {
 	struct sroce_wq *rq = &to_sqp(ibqp)->rq;
 
-	if (ibqp->state == IBV_QPS_RESET || !rq->ring.num) {
+	if (to_sqp(ibqp)->state == IBV_QPS_RESET || !rq->ring.num) {
 		*bad_wr = wr;
 		return EINVAL;
 	}
@@ -727,12 +722,15 @@ int sroce_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 			struct ibv_recv_wr **bad_wr)
 {
 	struct sroce_wq *wq = &to_ssrq(ibsrq)->wq;
-	bool ring_doorbell;
 	int ret;
 
 	sroce_lock(&wq->lock);
-	sroce_ring_refresh(&wq->ring);
-	ret = sroce_put_recv_list(wq, wr, bad_wr, &ring_doorbell);
+	ret = sroce_put_recv_list(wq, wr, bad_wr);
+	/* the kernel's index is in a line that it writes for each message */
+	if (ret == ENOMEM) {
+		sroce_ring_refresh(&wq->ring);
+		ret = sroce_put_recv_list(wq, *bad_wr, bad_wr);
+	}
 	sroce_unlock(&wq->lock);
 
 	return ret;

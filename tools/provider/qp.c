@@ -393,6 +393,8 @@ int sroce_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
 	if (ret)
 		return ret;
 
+	if (attr_mask & IBV_QP_STATE)
+		qp->state = attr->qp_state;
 	if (attr_mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET) {
 		if (ibqp->send_cq)
 			sroce_cq_reset(to_scq(ibqp->send_cq), &qp->sq);

@@ -141,10 +141,12 @@ static struct verbs_context *sroce_alloc_context(struct ibv_device *ibdev,
 		errno = EPROTO;
 		goto err_uninit;
 	}
-	if (resp.drv.bells.entries &&
-	    sroce_map_ring(&ctx->vctx.context, &ctx->bells, &resp.drv.bells,
-			   sizeof(uint32_t)))
-		goto err_uninit;
+	if (resp.drv.bells.entries) {
+		errno = sroce_map_ring(&ctx->vctx.context, &ctx->bells,
+				       &resp.drv.bells, sizeof(uint32_t));
+		if (errno)
+			goto err_uninit;
+	}
 	return sroce_open(ctx, resp.drv.max_inline, resp.drv.max_sge);
 
 err_uninit:

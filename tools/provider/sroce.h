@@ -183,6 +183,8 @@ struct sroce_held {
  * @ring: its ring
  * @lock: for all that follows, for polling, and for the cons of the work queues
  *	that complete here
+ * @attach_lock: for who puts queues into @table, or takes them out; outside of @lock,
+ *	which a program may have made superfluous for who polls alone
  * @arm_lock: keeps the ring in place while an event is asked for; taken inside
  *	@lock. Not the same, because a program may ask for an event between
  *	ibv_start_poll() and ibv_end_poll(), which hold @lock
@@ -211,6 +213,7 @@ struct sroce_cq {
 	struct sroce_owner owner;
 	struct sroce_ring_view ring;
 	struct sroce_lock lock;
+	struct sroce_lock attach_lock;
 	struct sroce_lock arm_lock;
 	bool lost;
 	uint32_t asked;
@@ -248,6 +251,8 @@ struct sroce_wr_build {
  * @vqp_room: rdma-core grows ibv_qp_ex without a new private ABI, and stores
  *	comp_mask and xrcd of verbs_qp behind its own idea of it
  * @owner: of its memory
+ * @state: as it was last modified to. Not what ibv_qp has, which a query whose answer comes
+ *	late overwrites with what was
  * @sq: send queue
  * @rq: receive queue
  * @max_inline: bytes inline that a send request may have
@@ -263,6 +268,7 @@ struct sroce_qp {
 	struct verbs_qp vqp;
 	uint64_t vqp_room[8];
 	struct sroce_owner owner;
+	enum ibv_qp_state state;
 	struct sroce_wq sq;
 	struct sroce_wq rq;
 	uint32_t max_inline;
@@ -279,7 +285,7 @@ struct sroce_qp {
  * struct sroce_srq - a shared receive queue
  * @vsrq: rdma-core's part
  * @owner: of its memory
- * @wq: its queue; key and what follows are not used
+ * @wq: its queue; @key and what completions need are not used
  */
 struct sroce_srq {
 	struct verbs_srq vsrq;

@@ -170,6 +170,8 @@ int sroce_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
 	new.ring.cons = srq->wq.ring.cons;
 	sroce_unmap_ring(&srq->wq.ring);
 	srq->wq.ring = new.ring;
+	/* in a shorter ring there may be no room by the old index */
+	sroce_ring_refresh(&srq->wq.ring);
 out:
 	sroce_unlock(&srq->wq.lock);
 

@@ -129,8 +129,9 @@ int sroce_query_rt_values(struct ibv_context *ibctx,
 		return errno;
 	ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec -
 	     ctx->clock_offset;
-	values->raw_clock.tv_sec = ns / 1000000000;
-	values->raw_clock.tv_nsec = ns % 1000000000;
+	/* as those of hardware: all of it where they put their ticks, and programs look */
+	values->raw_clock.tv_sec = 0;
+	values->raw_clock.tv_nsec = ns;
 	return 0;
 }
 

@@ -68,8 +68,7 @@ struct sroce_ring {
 /*
  * The kernel will look at this send queue by itself before long. A program
  * rings, as above, once there are @linger entries behind @seen, or when it has
- * nothing else to do: it finds its completion queue empty, or waits for an
- * event.
+ * nothing else to do: it finds its completion queue empty.
  */
 #define SROCE_RING_LINGER	(1U << 1)
 

@@ -761,6 +761,8 @@ static void recv_write(struct sroce_qp *qp, const struct sroce_rx *rx)
 		if (!take_wqe(qp))
 			return;
 	}
+	/* a program may wait for these bytes, and then look at what was written before them */
+	smp_wmb();
 	if (!recv_ok(qp, place_remote(qp, rx)))
 		return;
 	rq->op = SROCE_RECV_WRITE;

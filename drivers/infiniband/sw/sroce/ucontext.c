@@ -111,7 +111,8 @@ int sroce_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
 
 	if (!entry)
 		return -EINVAL;
-	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	/* after a fork, one of two processes could be the producer; what it had mapped is its alone */
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
 	for (off = 0; !err && off < vma->vm_end - vma->vm_start; off += PAGE_SIZE)
 		err = vm_insert_page(vma, vma->vm_start + off,
 				     vmalloc_to_page(to_smapping(entry)->addr + off));
@@ -270,8 +271,8 @@ int sroce_queue_exchange(struct sroce_queue *q, struct sroce_queue *other, u32 c
  * sroce_queue_free - give a ring back
  * @q: the queue; one that was never made is fine
  *
- * The pages go with the last mapping of them. Who posts to them until then has to ring, and
- * hears that there is nobody.
+ * The pages go with the last mapping of them. Who posts to a queue pair's until then has to
+ * ring, and hears that there is nobody.
  */
 void sroce_queue_free(struct sroce_queue *q)
 {
