@@ -471,10 +471,16 @@ static void round_end(bool good)
 	complete(&round.done);
 }
 
+static void round_fails(const char *what, int err)
+{
+	pr_info("kverbs: # round %d: %s: %d\n", round.left, what, err);
+	round_end(false);
+}
+
 static void round_sent(struct ib_cq *cq, struct ib_wc *wc)
 {
 	if (wc->status && wc->status != IB_WC_WR_FLUSH_ERR)
-		round_end(false);
+		round_fails("sent", wc->status);
 }
 
 static int round_start(struct side *b)
@@ -534,24 +540,37 @@ static void round_told(struct ib_cq *cq, struct ib_wc *wc)
 		.rkey = offer.rkey,
 	};
 
+	int err;
+
 	if (wc->status == IB_WC_WR_FLUSH_ERR)
 		return;
-	if (wc->status || round_wait(a) || ib_post_send(a->qp, &wr.wr, NULL))
-		round_end(false);
+	if (wc->status) {
+		round_fails("told", wc->status);
+		return;
+	}
+	err = round_wait(a) ?: ib_post_send(a->qp, &wr.wr, NULL);
+	if (err)
+		round_fails("writing", err);
 }
 
 static void round_invalidated(struct ib_cq *cq, struct ib_wc *wc)
 {
+	int err;
+
 	if (wc->status == IB_WC_WR_FLUSH_ERR)
 		return;
 	if (wc->status || wc->wc_flags != IB_WC_WITH_INVALIDATE ||
-	    wc->ex.invalidate_rkey != round.mr->rkey ||
-	    !pages_have(round.pages, 0, round.left, LEN))
-		round_end(false);
-	else if (!--round.left)
+	    wc->ex.invalidate_rkey != round.mr->rkey) {
+		round_fails("invalidated", wc->status);
+	} else if (!pages_have(round.pages, 0, round.left, LEN)) {
+		round_fails("other bytes", 0);
+	} else if (!--round.left) {
 		round_end(true);
-	else if (round_start(&sides[1]))
-		round_end(false);
+	} else {
+		err = round_start(&sides[1]);
+		if (err)
+			round_fails("registering", err);
+	}
 }
 
 static void test_rounds(struct side *a, struct side *b, struct ib_mr *mr, struct pages *p)
@@ -568,6 +587,8 @@ static void test_rounds(struct side *a, struct side *b, struct ib_mr *mr, struct
 	init_completion(&round.done);
 	ok(!round_wait(a) && !round_start(b) && wait_done(&round.done) && round.good,
 	   "registered, written and invalidated by completion handlers");
+	if (round.left)
+		pr_info("kverbs: # %d rounds are left\n", round.left);
 	again();
 }
 

@@ -406,9 +406,10 @@ static void tx_free(struct sk_buff *skb)
 static void stay_on_queue(struct sk_buff *skb, struct sroce_qpn *num)
 {
 #ifdef CONFIG_XPS
+	/* of the requester and the responder of a queue pair at once, either will do */
 	if (!atomic_read(&num->tx_skbs))
-		num->tx_cpu = raw_smp_processor_id() + 1;
-	skb->sender_cpu = num->tx_cpu;
+		WRITE_ONCE(num->tx_cpu, raw_smp_processor_id() + 1);
+	skb->sender_cpu = READ_ONCE(num->tx_cpu);
 #endif
 }
 
