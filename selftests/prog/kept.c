@@ -863,6 +863,55 @@ static void destroys(void)
 	close(fd);
 }
 
+static int reset_stuck(void)
+{
+	return ibv_modify_qp(stuck.qp[1], &(struct ibv_qp_attr) { .qp_state = IBV_QPS_RESET },
+			     IBV_QP_STATE);
+}
+
+static int ask_stuck(void)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	return ibv_query_qp(stuck.qp[1], &attr, IBV_QP_STATE, &init);
+}
+
+/* Who asks about a queue pair, as anybody's "rdma resource show qp" does, does not wait for that. */
+static void asks(void)
+{
+	static int (* const resets[])(void) = { reset_stuck }, (* const query[])(void) = { ask_stuck };
+	struct helper h, asking;
+	int fd, told, early, late;
+	struct ibv_mr *mr;
+	uint8_t *mem;
+
+	fd = frozen_memory(2 * MTU, &mem, &mr);
+	if (fd < 0)
+		return;
+	up(&stuck, MTU);
+	h = helper_start(resets, 1);
+	asking = helper_start(query, 1);
+	freeze(fd, true);
+	get_stuck(mem, mr->rkey);
+	helper_go(&h);
+	early = helper_said(&h, A_WHILE);
+	helper_go(&asking);
+	told = helper_said(&asking, A_WHILE);
+	/* whatever came of it, or nobody could undo what waits */
+	freeze(fd, false);
+	late = early < 0 ? helper_said(&h, PATIENCE) : early;
+	is(early, -1, "a queue pair whose memory does not come is not reset yet");
+	is(told, 0, "and can be asked about");
+	is(late, 0, "memory comes: it is reset");
+	helper_end(&h);
+	helper_end(&asking);
+	pair_destroy(&stuck);
+	ibv_dereg_mr(mr);
+	munmap(mem, 2 * MTU);
+	close(fd);
+}
+
 /* Before a link's end waits for anything, there is none any more for calls. */
 static bool end_begins(void)
 {
@@ -938,6 +987,7 @@ static const struct test tests[] = {
 	TEST(ahead),
 	TEST(beside),
 	TEST(destroys),
+	TEST(asks),
 	TEST(ends),
 };
 

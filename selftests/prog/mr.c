@@ -174,6 +174,8 @@ static void rereg(void)
 	is(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, LW), 0, "access changed");
 	refused((uintptr_t)x, rkey, 8, IBV_WR_RDMA_WRITE, "without the right");
 	is(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL), 0, "and back");
+	ok(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL | IBV_ACCESS_ON_DEMAND) &&
+	   errno == EOPNOTSUPP, "pinned memory does not come on demand from now on");
 	is(rdma_write(&p, (uintptr_t)x, 9000, rkey), 0, "written");
 	is(rdma_read(&p, (uintptr_t)x, 9000, rkey), 0, "read");
 	ok(pattern_check(p.buf[0] + BUF, key, 0, 9000) < 0, "what was written");

@@ -355,14 +355,6 @@ int sroce_mem_linear(struct sroce_mem *mem, void *addr, u64 offset)
 	return 0;
 }
 
-/* Is it the caller's? Then it can be got again from its address. */
-static bool mem_is_ours(const struct sroce_mem *mem)
-{
-	if (mem->odp)
-		return sroce_odp_is_ours(mem->odp);
-	return mem->umem && mem->umem->owning_mm == current->mm;
-}
-
 /* Regions */
 
 static struct sroce_mr *mr_alloc(struct ib_pd *pd, const struct sroce_mem *mem, u64 iova,
@@ -370,7 +362,7 @@ static struct sroce_mr *mr_alloc(struct ib_pd *pd, const struct sroce_mem *mem, 
 {
 	struct sroce_mr *mr;
 
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return NULL;
 	refcount_set(&mr->ref, 1);
@@ -428,7 +420,7 @@ struct ib_mr *sroce_mr_create(struct ib_pd *pd, const struct sroce_mem *mem, u64
 
 	if (!sroce_take(&sdev->num_mr, SROCE_MAX_MR))
 		return ERR_PTR(-ENOMEM);
-	region = kzalloc(sizeof(*region), GFP_KERNEL);
+	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
 	if (!region)
 		goto err_count;
 	region->mr = mr_alloc(pd, mem, iova, length, access);
@@ -538,8 +530,9 @@ static int mr_replace(struct sroce_region *region, struct sroce_mr *mr)
  * @udata: no driver data
  *
  * Return: NULL, as the core's object remains; or an error pointer, and the
- * region is what it was. -EACCES if its pages are to be read alone and @access
- * would write.
+ * region is what it was. Without IB_MR_REREG_TRANS: -EACCES if its pages are to
+ * be read alone and @access would write, -EOPNOTSUPP if those that are pinned
+ * were to come on demand, or the other way.
  */
 struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length,
 				  u64 iova, int access, struct ib_pd *pd,
@@ -548,23 +541,20 @@ struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 
 	struct sroce_region *region = to_sregion(ibmr);
 	struct sroce_mr *old = region->mr;
 	struct sroce_mem mem = old->mem;
+	const bool fresh = flags & IB_MR_REREG_TRANS;
 	struct sroce_mr *mr;
-	bool fresh;
 	int err;
 
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = old->access;
-	/* pages that were got to be read: another look at the address may find others there */
-	if (!(flags & IB_MR_REREG_TRANS) && mem.umem && !mem.umem->writable &&
-	    ib_access_writable(access))
-		return ERR_PTR(-EACCES);
-	fresh = flags & IB_MR_REREG_TRANS || (old->access ^ access) & IB_ACCESS_ON_DEMAND;
-	if (!(flags & IB_MR_REREG_TRANS)) {
-		start = mem.start;
+	/* the memory that it has: at its address there may be other by now */
+	if (!fresh) {
+		if ((old->access ^ access) & IB_ACCESS_ON_DEMAND)
+			return ERR_PTR(-EOPNOTSUPP);
+		if (mem.umem && !mem.umem->writable && ib_access_writable(access))
+			return ERR_PTR(-EACCES);
 		length = old->length;
 		iova = region->iova;
-		if (fresh && !mem_is_ours(&mem))
-			return ERR_PTR(-EINVAL);
 	}
 	if (access & ~SROCE_ACCESS_SUPPORTED)
 		return ERR_PTR(-EOPNOTSUPP);

@@ -29,7 +29,7 @@ int sroce_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 		return -EINVAL;
 	if (!sroce_take(&sdev->num_mw, SROCE_MAX_MW))
 		return -ENOMEM;
-	win = kzalloc(sizeof(*win), GFP_KERNEL);
+	win = kzalloc(sizeof(*win), GFP_KERNEL_ACCOUNT);
 	if (!win)
 		goto err_count;
 	win->mr.kind = SROCE_MR_WINDOW;

@@ -295,9 +295,11 @@ static void sweep_chunks(struct sroce_odp *odp)
 	unsigned long i;
 
 	lockdep_assert_held(&odp->chunks_lock);
-	xa_for_each(&odp->chunks, i, chunk)
+	xa_for_each(&odp->chunks, i, chunk) {
 		if (!chunk->users && chunk_empty(chunk))
 			chunk_free(chunk);
+		cond_resched();
+	}
 	odp->sweep_at = max(2 * odp->num_chunks, SWEEP_MIN);
 }
 
@@ -642,22 +644,13 @@ void sroce_odp_destroy(struct sroce_odp *odp)
 	WRITE_ONCE(odp->dying, true);
 	odp_put(odp);
 	wait_for_completion(&odp->idle);
-	xa_for_each(&odp->chunks, i, chunk)
+	xa_for_each(&odp->chunks, i, chunk) {
 		chunk_destroy(chunk);
+		cond_resched();
+	}
 	xa_destroy(&odp->chunks);
 	mmdrop(odp->mm);
 	kfree(odp);
-}
-
-/**
- * sroce_odp_is_ours - is it the calling process's?
- * @odp: the memory
- *
- * Return: whether it is.
- */
-bool sroce_odp_is_ours(const struct sroce_odp *odp)
-{
-	return odp->mm == current->mm;
 }
 
 /**

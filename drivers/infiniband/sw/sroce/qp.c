@@ -980,9 +980,11 @@ int sroce_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 {
 	struct sroce_qp *qp = to_sqp(ibqp);
 
-	mutex_lock(&qp->mutex);
+	/* without the mutex: who goes to RESET has it until its memory has come */
+	spin_lock_bh(&qp->rq.lock);
 	*attr = qp->attr;
-	attr->qp_state = READ_ONCE(qp->state);
+	attr->qp_state = qp->state;
+	spin_unlock_bh(&qp->rq.lock);
 	attr->cur_qp_state = attr->qp_state;
 	attr->path_mig_state = IB_MIG_MIGRATED;
 	if (attr->qp_state == IB_QPS_SQD) {
@@ -990,7 +992,6 @@ int sroce_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		attr->sq_draining = sroce_send_draining(qp);
 		sroce_send_release(qp);
 	}
-	mutex_unlock(&qp->mutex);
 
 	init->event_handler = ibqp->event_handler;
 	init->qp_context = ibqp->qp_context;

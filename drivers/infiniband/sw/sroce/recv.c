@@ -293,7 +293,7 @@ static void flush_taken(struct sroce_qp *qp)
 		recv_complete_err(qp, IB_WC_WR_FLUSH_ERR);
 		return;
 	}
-	rq->srq = sroce_srq_get(qp_dev(qp), rq->wqe_srqn);
+	rq->srq = sroce_srq_get(qp, rq->wqe_srqn);
 	if (rq->srq)
 		recv_complete_err(qp, IB_WC_WR_FLUSH_ERR);
 	rq->has_wqe = false;
@@ -1202,17 +1202,15 @@ static void recv_xrc(struct sroce_qp *qp, struct sroce_rx *rx)
 		recv_dispatch(qp, rx);
 		return;
 	}
-	rq->srq = sroce_srq_get(qp_dev(qp), rx->pkt.srqn);
-	if (rq->srq && rq->srq->ibsrq.srq_type == IB_SRQT_XRC &&
-	    rq->srq->ibsrq.ext.xrc.xrcd == qp->ibqp.xrcd &&
-	    (!rq->has_wqe || rq->wqe_srqn == rx->pkt.srqn)) {
+	rq->srq = sroce_srq_get(qp, rx->pkt.srqn);
+	if (rq->srq && (!rq->has_wqe || rq->wqe_srqn == rx->pkt.srqn)) {
 		recv_dispatch(qp, rx);
 		xrc_end(qp);
 	} else {
 		/* this one may be a stranger's: a request that has been taken is of another */
 		xrc_end(qp);
 		if (rq->has_wqe)
-			rq->srq = sroce_srq_get(qp_dev(qp), rq->wqe_srqn);
+			rq->srq = sroce_srq_get(qp, rq->wqe_srqn);
 		/* Annex A14: XRC SRQ domain violation */
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
 		xrc_end(qp);

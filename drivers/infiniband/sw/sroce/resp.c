@@ -254,7 +254,7 @@ static enum resp_result read_start(struct sroce_qp *qp, const struct sroce_res *
 
 	*read = (struct resp_read) { .pd = qp->ibqp.pd };
 	if (qp->transport == WIRE_XRC) {
-		read->srq = sroce_srq_get(qp_dev(qp), res->srqn);
+		read->srq = sroce_srq_get(qp, res->srqn);
 		if (!read->srq)
 			return RESP_ACCESS;
 		read->pd = read->srq->ibsrq.pd;

@@ -79,22 +79,29 @@ static void srqn_free(struct sroce_srq *srq)
 
 /**
  * sroce_srq_get - find an XRC shared receive queue
- * @sdev: the link
+ * @qp: XRC target whose requests name it
  * @srqn: its number
  *
+ * A number that a request bore may be another's by now, of whatever domain.
+ *
  * Any context. Return: the queue, not to be destroyed until sroce_srq_put(),
- * or NULL. Whether its domain is the caller's is for the caller to say.
+ * or NULL if there is none in the domain of @qp (Annex A14).
  */
-struct sroce_srq *sroce_srq_get(struct sroce_dev *sdev, u32 srqn)
+struct sroce_srq *sroce_srq_get(const struct sroce_qp *qp, u32 srqn)
 {
 	struct sroce_srq *srq = NULL;
 	struct sroce_srqn *num;
 
 	rcu_read_lock();
-	num = xa_load(&sdev->srqs, srqn);
+	num = xa_load(&qp_dev(qp)->srqs, srqn);
 	if (num && refcount_inc_not_zero(&num->users))
 		srq = num->srq;
 	rcu_read_unlock();
+	if (srq && (srq->ibsrq.srq_type != IB_SRQT_XRC ||
+		    srq->ibsrq.ext.xrc.xrcd != qp->ibqp.xrcd)) {
+		sroce_srq_put(srq);
+		srq = NULL;
+	}
 	return srq;
 }
 

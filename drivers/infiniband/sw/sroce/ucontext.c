@@ -111,8 +111,8 @@ int sroce_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
 
 	if (!entry)
 		return -EINVAL;
-	/* after a fork, one of two processes could be the producer; what it had mapped is its alone */
-	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
+	/* a child has them, too: as with hardware, it may destroy what it has inherited */
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
 	for (off = 0; !err && off < vma->vm_end - vma->vm_start; off += PAGE_SIZE)
 		err = vm_insert_page(vma, vma->vm_start + off,
 				     vmalloc_to_page(to_smapping(entry)->addr + off));
