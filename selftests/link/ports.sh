@@ -34,4 +34,18 @@ for type in veth bond bridge; do
 		--down "$(both mtu 300)" --up "$(both mtu 1500)" port
 done
 hosts_down
+
+# Whoever asks about a port has nothing written to the kernel's log, whatever its netdev's speed is.
+host_ns a
+if netdev_make dummy x0 2>"$TMP/make"; then
+	host_addr a x0 1
+	link_add a roce0 x0
+	said=$(dmesg | grep -c "speed")
+	cat /sys/class/infiniband/roce0/ports/1/{state,rate} >"$TMP/port"
+	like "$(cat "$TMP/port")" "ACTIVE.*SDR" "dummy: a speed that nobody knows"
+	is "$(dmesg | grep -c "speed")" "$said" "and nothing is said of that"
+else
+	skip dummy "$(tail -n 1 "$TMP/make")"
+fi
+hosts_down
 done_testing

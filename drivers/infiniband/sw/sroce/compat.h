@@ -57,6 +57,13 @@ static inline bool skb_frags_readable(const struct sk_buff *skb)
 }
 #endif
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+/* udev could not be told */
+static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
+{
+}
+#endif
+
 /* 6.17: every device was made in the first namespace until then */
 #ifndef ib_alloc_device_with_net
 #define ib_alloc_device_with_net(drv_struct, member, net) \

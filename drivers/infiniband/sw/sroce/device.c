@@ -157,10 +157,23 @@ static unsigned int port_speed(const struct ib_port_attr *attr)
 	return lane_speeds[lane] * max(ib_width_enum_to_int(attr->active_width), 1);
 }
 
+/* ib_get_eth_speed() says in the kernel's log each time that it is not. */
+static bool speed_known(struct net_device *ndev)
+{
+	struct ethtool_link_ksettings ks = {};
+	bool known;
+
+	rtnl_lock();
+	known = ndev->reg_state == NETREG_REGISTERED && !__ethtool_get_link_ksettings(ndev, &ks) &&
+		ks.base.speed != (u32)SPEED_UNKNOWN;
+	rtnl_unlock();
+	return known;
+}
+
 static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
 {
 	struct net_device *ndev = ib_device_get_netdev(ibdev, port);
-	int err;
+	int err = 0;
 
 	attr->gid_tbl_len = 1024;
 	attr->ip_gids = true;
@@ -182,9 +195,9 @@ static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_at
 	} else if (netif_running(ndev)) {
 		attr->phys_state = IB_PORT_PHYS_STATE_POLLING;
 	}
+	if (speed_known(ndev))
+		err = ib_get_eth_speed(ibdev, port, &attr->active_speed, &attr->active_width);
 	dev_put(ndev);
-
-	err = ib_get_eth_speed(ibdev, port, &attr->active_speed, &attr->active_width);
 	WRITE_ONCE(to_sdev(ibdev)->line_rate, port_speed(attr) * 12500000ULL);
 	return err == -ENODEV ? 0 : err;
 }

@@ -720,6 +720,8 @@ struct ib_flow *sroce_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,
 		return ERR_PTR(-EINVAL);
 	if (attr->flags & ~IB_FLOW_ATTR_FLAGS_DONT_TRAP)
 		return ERR_PTR(-EOPNOTSUPP);
+	if (!sroce_raw_allowed(to_sdev(ibqp->device)))
+		return ERR_PTR(-EPERM);
 
 	flow = kzalloc(sizeof(*flow), GFP_KERNEL_ACCOUNT);
 	if (!flow)

@@ -79,6 +79,8 @@ static struct sroce_dev *dev_alloc(struct net *net, struct net_device *ndev)
 
 	if (!sdev)
 		return NULL;
+	/* udev has no better one */
+	ib_mark_name_assigned_by_user(&sdev->ibdev);
 	sdev->stats = alloc_percpu(struct sroce_stats);
 	if (!sdev->stats)
 		goto err_device;
@@ -126,21 +128,17 @@ static struct ib_device *link_of(struct net_device *ndev)
 
 static int newlink_in(struct net *net, const char *name, struct net_device *ndev)
 {
-	struct ib_device *ibdev;
 	struct sroce_dev *sdev;
 	int err;
-
-	ibdev = link_of(ndev);
-	if (ibdev) {
-		netdev_dbg(ndev, "sroce: %s is its link already\n", dev_name(&ibdev->dev));
-		ib_device_put(ibdev);
-		return -EEXIST;
-	}
 
 	sdev = dev_alloc(net, ndev);
 	if (!sdev)
 		return -ENOMEM;
 	err = sroce_net_attach(sdev, net, ndev->ifindex);
+	if (err == -EEXIST) {
+		netdev_dbg(ndev, "sroce: has a link already: see rdma link show\n");
+		goto err_dealloc;
+	}
 	if (err) {
 		netdev_dbg(ndev, "sroce: UDP port %d can't be had (%d): see ss -lunp 'sport = :%d'\n",
 			   WIRE_UDP_PORT, err, WIRE_UDP_PORT);
@@ -158,8 +156,13 @@ err_dealloc:
 	return err;
 }
 
-/* The netdev is the caller's, but may leave its namespace, which may end then. */
-static struct net *netdev_net_get(struct net_device *ndev)
+/**
+ * sroce_netdev_net_get - the namespace that a netdev is in now
+ * @ndev: the caller's, but it may leave its namespace, which may end then
+ *
+ * Any context. Return: the namespace with a reference, or NULL if it ends.
+ */
+struct net *sroce_netdev_net_get(struct net_device *ndev)
 {
 	struct net *net;
 
@@ -180,7 +183,7 @@ static int sroce_newlink(const char *name, struct net_device *ndev)
 	err = check_netdev(ndev);
 	if (err)
 		return err;
-	net = netdev_net_get(ndev);
+	net = sroce_netdev_net_get(ndev);
 	if (!net)
 		return -ENODEV;
 	mutex_lock(&newlink_lock);
@@ -243,22 +246,29 @@ static void netdev_gone(struct ib_device *ibdev)
  * the netdev has told of meanwhile is made up for. With RTNL, as on its way to another
  * namespace a netdev looks as ever until all have been told.
  *
- * Return: 0. A link whose netdev has gone is one that goes, as it would a moment later.
+ * Return: 0, or -ENODEV if the netdev has gone, and the link goes.
  */
 int sroce_enable_driver(struct ib_device *ibdev)
 {
 	struct sroce_dev *sdev = to_sdev(ibdev);
 	struct net_device *ndev;
+	int err = 0;
 
 	rtnl_lock();
 	ndev = ib_device_get_netdev(ibdev, 1);
-	if (ndev && net_eq(dev_net(ndev), sdev->net) && ndev->ifindex == sdev->ifindex)
+	if (ndev && ndev->reg_state == NETREG_REGISTERED &&
+	    net_eq(dev_net(ndev), sdev->net) && ndev->ifindex == sdev->ifindex) {
 		sdev->port_up = sroce_port_up(ndev);
-	else
+		/* addr_event() did not find it */
+		if (ib_device_try_get(ibdev))
+			follow(ibdev, &sdev->gids_work);
+	} else {
 		netdev_gone(ibdev);
+		err = -ENODEV;
+	}
 	dev_put(ndev);
 	rtnl_unlock();
-	return 0;
+	return err;
 }
 
 static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)

@@ -671,7 +671,8 @@ static const struct ib_gid_attr *rx_gid(const struct rx_burst *rx, struct sroce_
 	if (IS_ERR(attr))
 		return attr;
 	ndev = rdma_read_gid_attr_ndev_rcu(attr);
-	if (!IS_ERR(ndev) && same_vrf(rx, ndev->ifindex))
+	if (!IS_ERR(ndev) && net_eq(dev_net(ndev), dev_net(rx->skb->dev)) &&
+	    same_vrf(rx, ndev->ifindex))
 		return attr;
 	rdma_put_gid_attr(attr);
 	return ERR_PTR(-ENOENT);
@@ -1267,16 +1268,20 @@ static void net_close(struct net *net, struct sroce_net *snet)
  * @net: the namespace of its netdev
  * @ifindex: of its netdev
  *
- * May sleep. Return: 0, -EADDRINUSE if somebody else has the port, or
- * another errno.
+ * May sleep. Return: 0; -EEXIST if the netdev has a link, which the core may not find by it
+ * while it moves or ends; -EADDRINUSE if somebody else has the port; or another errno.
  */
 int sroce_net_attach(struct sroce_dev *sdev, struct net *net, int ifindex)
 {
 	struct sroce_net *snet = net_generic(net, sroce_net_id);
+	struct sroce_dev *other;
 	int err = 0;
 
 	mutex_lock(&sroce_net_lock);
-	if (list_empty(&snet->devs))
+	list_for_each_entry(other, &snet->devs, net_entry)
+		if (other->ifindex == ifindex)
+			err = -EEXIST;
+	if (!err && list_empty(&snet->devs))
 		err = net_open(net, snet);
 	if (!err) {
 		sdev->net = net;

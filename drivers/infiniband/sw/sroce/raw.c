@@ -105,18 +105,43 @@ static int rss_create(struct sroce_qp *qp, struct ib_qp_init_attr *init, struct 
 }
 
 /**
+ * sroce_raw_allowed - may the caller have the netdev's frames?
+ * @sdev: the link
+ *
+ * The core asks for CAP_NET_RAW in the namespace that the device is in, which may be another than
+ * its netdev's. As AF_PACKET does. May sleep.
+ *
+ * Return: whether it has CAP_NET_RAW where the netdev is.
+ */
+bool sroce_raw_allowed(struct sroce_dev *sdev)
+{
+	struct net_device *ndev = ib_device_get_netdev(&sdev->ibdev, 1);
+	struct net *net = ndev ? sroce_netdev_net_get(ndev) : NULL;
+	bool allowed;
+
+	dev_put(ndev);
+	if (!net)
+		return false;
+	allowed = ns_capable(net->user_ns, CAP_NET_RAW);
+	put_net(net);
+	return allowed;
+}
+
+/**
  * sroce_raw_create - what is special about a new raw packet queue pair
  * @qp: queue pair
  * @init: what is asked for
  * @udata: struct sroce_create_qp, or nothing
  *
- * May sleep. The core has asked for CAP_NET_RAW. Return: 0 or an errno.
+ * May sleep. Return: 0 or an errno.
  */
 int sroce_raw_create(struct sroce_qp *qp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
 	if (!sroce_raw_able(qp_dev(qp)) || init->srq ||
 	    init->create_flags & ~IB_QP_CREATE_CVLAN_STRIPPING)
 		return -EOPNOTSUPP;
+	if (!sroce_raw_allowed(qp_dev(qp)))
+		return -EPERM;
 	qp->mtu = RAW_MTU;
 	if (init->rwq_ind_tbl)
 		return rss_create(qp, init, udata);

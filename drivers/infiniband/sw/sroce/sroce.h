@@ -1684,6 +1684,7 @@ extern const struct uapi_definition sroce_uapi_defs[];
 
 /* main.c */
 int sroce_enable_driver(struct ib_device *ibdev);
+struct net *sroce_netdev_net_get(struct net_device *ndev);
 void sroce_port_event(struct ib_device *ibdev, struct net_device *ndev, unsigned long event);
 
 /* device.c */
@@ -1713,7 +1714,7 @@ int sroce_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 int sroce_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 int sroce_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
 bool sroce_srq_fetch(struct sroce_srq *srq, struct sroce_recv_wqe *wqe);
-struct sroce_srq *sroce_srq_get(struct sroce_dev *sdev, u32 srqn);
+struct sroce_srq *sroce_srq_get(const struct sroce_qp *qp, u32 srqn);
 void sroce_srq_put(struct sroce_srq *srq);
 
 /* tm.c */
@@ -1783,7 +1784,6 @@ void sroce_fast_destroy(struct sroce_mr *mr);
 void sroce_odp_caps(struct ib_device_attr *attr);
 struct sroce_odp *sroce_odp_create(void);
 void sroce_odp_destroy(struct sroce_odp *odp);
-bool sroce_odp_is_ours(const struct sroce_odp *odp);
 void sroce_odp_lock(struct sroce_odp *odp);
 void sroce_odp_unlock(struct sroce_odp *odp);
 void *sroce_odp_span(struct sroce_odp *odp, u64 addr, u32 *len, bool write);
@@ -1803,11 +1803,6 @@ static inline struct sroce_odp *sroce_odp_create(void)
 
 static inline void sroce_odp_destroy(struct sroce_odp *odp)
 {
-}
-
-static inline bool sroce_odp_is_ours(const struct sroce_odp *odp)
-{
-	return false;
 }
 
 static inline void sroce_odp_lock(struct sroce_odp *odp)
@@ -2198,6 +2193,7 @@ void sroce_repair_swept(struct sroce_qp *qp);
 
 /* raw.c */
 bool sroce_raw_able(struct sroce_dev *sdev);
+bool sroce_raw_allowed(struct sroce_dev *sdev);
 int sroce_raw_create(struct sroce_qp *qp, struct ib_qp_init_attr *init,
 		     struct ib_udata *udata);
 void sroce_raw_destroy(struct sroce_qp *qp);
