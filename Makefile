@@ -46,20 +46,25 @@ deps:
 
 #: modules    build sroce.ko for KDIR, a kernel's headers or build tree; ARCH=um, W=1, C=1 ...
 # The sources are linked into BUILD and built there: the tree stays clean, and no
-# kernel is in the way of another. A folder that was built for another KDIR is
-# emptied, as kbuild does not notice that. OBJECT=sroce.o is for a kernel that was not
+# kernel is in the way of another. OBJECT=sroce.o is for a kernel that was not
 # built, with which nothing can be linked.
-modules:
-	@[ -n '$(release)' ] || { \
-		echo "no kernel headers in KDIR='$(KDIR)': run 'make deps', or name a build tree" >&2; exit 1; }
-	@[ "$$(cat $(BUILD)/.kdir 2>/dev/null)" = '$(abspath $(KDIR))' ] || rm -rf $(BUILD)
-	@mkdir -p $(BUILD)
-	@cp -rsf $(top)/$(src)/. $(BUILD)
-	@find $(BUILD) -xtype l -delete
-	@echo '$(abspath $(KDIR))' >$(BUILD)/.kdir
+modules: folder
+	@cp -rsf $(top)/$(src)/. '$(BUILD)'
+	@find '$(BUILD)' -xtype l -delete
 	$(step) MODULE '$(BUILD)/sroce.ko for $(release)'
 	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD)) CONFIG_INFINIBAND_SROCE=m \
 		SROCE_INC='-I$(top)/include -I$(top)/include/uapi' $(if $(V),,-s) $(or $(OBJECT),modules)
+
+# A folder that was built for another KDIR is emptied, as kbuild does not notice that;
+# but not one that holds what is somebody else's.
+folder:
+	@[ -n '$(release)' ] || { \
+		echo "no kernel headers in KDIR='$(KDIR)': run 'make deps', or name a build tree" >&2; exit 1; }
+	@[ -f '$(BUILD)/.kdir' ] || [ -z "$$(ls -A '$(BUILD)' 2>/dev/null)" ] || { \
+		echo "BUILD='$(BUILD)' has files that were not built here: name another folder, or empty it" >&2; exit 1; }
+	@[ "$$(cat '$(BUILD)/.kdir' 2>/dev/null)" = '$(abspath $(KDIR))' ] || rm -rf '$(BUILD)'
+	@mkdir -p '$(BUILD)'
+	@echo '$(abspath $(KDIR))' >'$(BUILD)/.kdir'
 
 #: kverbs     build what selftests/kverbs loads, for KDIR
 kverbs: from := selftests/kverbs
@@ -73,9 +78,9 @@ planted: from := selftests/planted
 #: wrong      build what selftests/static has sparse find fault with, for KDIR
 wrong: from := selftests/static/wrong
 
-kverbs ceiling planted wrong:
-	@mkdir -p $(BUILD)/$@
-	@cp -rsf $(top)/$(from)/. $(BUILD)/$@
+kverbs ceiling planted wrong: folder
+	@mkdir -p '$(BUILD)/$@'
+	@cp -rsf $(top)/$(from)/. '$(BUILD)/$@'
 	$(step) MODULE '$(BUILD)/$@ for $(release)'
 	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD))/$@ $(if $(V),,-s) $(or $(OBJECT),modules)
 
@@ -232,6 +237,6 @@ clean:
 distclean:
 	rm -rf build
 
-.PHONY: help deps modules kverbs ceiling planted wrong provider install install-module install-provider install-dkms uninstall demo check check-long check-all check-apps \
+.PHONY: help deps modules folder kverbs ceiling planted wrong provider install install-module install-provider install-dkms uninstall demo check check-long check-all check-apps \
 	check-static check-debug check-smp check-model bench lab built tests clean distclean
 .DEFAULT_GOAL := help

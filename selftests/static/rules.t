@@ -34,4 +34,19 @@ for lack in 64BIT= PCI= INFINIBAND_USER_ACCESS= PREEMPT_RT=y; do
 	refused "a kernel with CONFIG_$lack" "sroce cannot work in this kernel, which would need $want" \
 		module "CONFIG_$lack"
 done
+
+# What is built goes into folders that somebody names, and that may be emptied for it.
+theirs=$TMP/theirs
+mkdir -p "$theirs/include" "$TMP/core"
+: >"$TMP/core/CMakeLists.txt"
+echo theirs | tee "$theirs/file" >"$theirs/include/verbs.h"
+refused "the module in a folder of others' files" "has files that were not built here" module BUILD="$theirs"
+refused "its test in one" "has files that were not built here" make -s kverbs BUILD="$theirs"
+refused "the provider's headers in one" "has files that were not put there" \
+	make -s -C tools/provider OUT="$theirs" RDMA_CORE="$TMP/core"
+# (where it is not refused, it is made)
+refused "a kernel in one" "has files, and no kernel" timeout 60 tools/lab/linux uml "$theirs"
+make -s -C tools/provider clean OUT="$theirs" >/dev/null
+is "$(cd "$theirs" && find . -type f -exec cat {} + | sort -u; find "$theirs" | wc -l)" "theirs
+4" "they are all there"
 done_testing
