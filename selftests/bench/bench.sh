@@ -7,6 +7,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
+[ -n "${LAB_REPO:-}" ] || skip_all "changes the machine's routing: only in a VM"
 need ib_write_bw ibv_rc_pingpong
 need_bin xfer ../bench-objects
 load_module
@@ -32,5 +33,6 @@ else
 fi
 [ ! -f "$(dirname "$(sroce_ko)")/ceiling/ceiling.ko" ] ||
 	measure "the ceiling" '^write-64k 1500' ceiling 'write-64k ceiling'
+refused "on another machine: not at all" "only in a VM" env -u LAB_REPO "$REPO/tools/bench/guest" "$TMP/results"
 is "$(ip netns list)" "" "no host is left"
 done_testing

@@ -43,6 +43,8 @@ results native free 1500 sroce 1/s 5
 results native free 1500 siw 1/s - -
 results native free/cpu 1500 sroce us/msg 2
 results native free/cpu 1500 rxe us/msg 4
+results native two/cpu 1500 sroce us/msg -1 3
+results native two/cpu 1500 rxe us/msg 0 -0.004
 results native rate 1500 sroce MB/s 80
 results native tail 1500 sroce us 9
 results native tail/p99.9 1500 sroce us 181
@@ -77,6 +79,8 @@ has 'many 1500 MB/s 560.0 bw 0.80 >= 0.8 reached' "another line as the floor, ju
 has 'free 1500 1/s 5.000 -' "what was not measured"
 has ' not measured: siw: out of order' "and why"
 has 'free/cpu 1500 us/msg 2.000 4.000 rxe 0.50' "a figure without floors has a ratio"
+has 'two/cpu 1500 us/msg 3.000 -' "none of it is less than nothing"
+has ' not measured: rxe: -0.004 is no figure' "and that is said"
 has 'rate 1500 MB/s 80.00 125 0.64 >= 0.7 MISSED' "a number as the floor"
 has 'tail 1500 us 9.000' "no floor of its own"
 has 'tail/p99.9 1500 us 181.0 lat 20.11 <= 20 MISSED' "but of another figure that the line has"

@@ -44,8 +44,9 @@ NF == 1 {
 		kernel[$1] = $2
 	}
 	k = key SUBSEP $5
-	if ($8 == "-")
-		reason[k] = $9
+	# nothing takes no time, or less
+	if ($8 == "-" || $8 + 0 <= 0)
+		reason[k] = $8 == "-" ? $9 : $8 " is no figure"
 	else
 		value[k, ++n[k]] = $8
 	rounds = rounds > $6 ? rounds : $6
