@@ -96,13 +96,35 @@ in_provider = $(if $(RDMA_CORE),RDMA_CORE='$(abspath $(RDMA_CORE))')
 install: install-module install-provider
 
 #: install-dkms  as install, but the module through DKMS: for each kernel that comes, signed for Secure Boot
-install-dkms: install-provider
+
+# Wherever a module lies modprobe may take it: so that it takes the one that was
+# installed last, those of the other kind go.
+define remove_modules
+	@for ko in '$(DESTDIR)$(moddir)'/*/updates/sroce.ko; do \
+		[ -f "$$ko" ] || continue; \
+		printf '  %-8s %s\n' REMOVE "$$ko"; \
+		rm -f "$$ko"; \
+		rel=$${ko%/updates/sroce.ko}; \
+		[ -n '$(DESTDIR)' ] || $(DEPMOD) -a "$${rel##*/}"; \
+	done
+endef
+
+# Of what DKMS has under this name nothing is left, as it may be of an older tree.
+define remove_from_dkms
+	@[ -n '$(DESTDIR)' ] || ! command -v $(firstword $(DKMS)) >/dev/null || \
+	for v in $$($(DKMS) status sroce | sed -n 's|^sroce/\([^,:]*\).*|\1|p' | sort -u); do \
+		printf '  %-8s %s\n' REMOVE "sroce/$$v from DKMS, for all kernels"; \
+		$(DKMS) remove "sroce/$$v" --all >/dev/null || exit; \
+		rm -rf '$(srcdir)'/"sroce-$$v"; \
+	done
+endef
 
 install-module:
-	@[ -f $(BUILD)/sroce.ko ] || $(MAKE) modules
+	@[ -f '$(BUILD)/sroce.ko' ] || $(MAKE) modules
+	$(remove_from_dkms)
 	$(step) INSTALL '$(DESTDIR)$(moddir)/$(release)/updates/sroce.ko'
-	@install -D -m 644 $(BUILD)/sroce.ko '$(DESTDIR)$(moddir)/$(release)/updates/sroce.ko'
-	@[ -n '$(DESTDIR)' ] || depmod -a '$(release)'
+	@install -D -m 644 '$(BUILD)/sroce.ko' '$(DESTDIR)$(moddir)/$(release)/updates/sroce.ko'
+	@[ -n '$(DESTDIR)' ] || $(DEPMOD) -a '$(release)'
 	@[ -n '$(DESTDIR)' ] || [ '$(release)' = "$$(uname -r)" ] || \
 		printf '  %-8s %s\n' NOTE "this is for $(release), but $$(uname -r) runs: reboot, or install that's headers and make it again"
 
@@ -112,32 +134,32 @@ install-provider:
 	$(step) INSTALL '$(DESTDIR)$(mandir)/man7/sroce.7'
 	@install -D -m 644 Documentation/sroce.7 '$(DESTDIR)$(mandir)/man7/sroce.7'
 
-dkms_version := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
-dkms_src = $(DESTDIR)$(srcdir)/sroce-$(dkms_version)
+# The module says which version this is.
+version := $(shell sed -n 's/^MODULE_VERSION("\(.*\)");/\1/p' $(top)/$(src)/main.c)
+dkms_src = $(DESTDIR)$(srcdir)/sroce-$(version)
 DKMS ?= dkms
+DEPMOD ?= depmod
 
-# Of what was there under this name nothing is left, as it may be an older tree.
+# What was there goes when the new one is built.
 install-dkms:
 	@[ -n '$(DESTDIR)' ] || command -v $(firstword $(DKMS)) >/dev/null || { echo "there is no dkms: apt-get install dkms" >&2; exit 1; }
-	@[ -n '$(DESTDIR)' ] || $(DKMS) remove sroce/$(dkms_version) --all >/dev/null 2>&1 || true
+	+@$(MAKE) install-provider
+	$(remove_from_dkms)
 	$(step) INSTALL '$(dkms_src)'
 	@rm -rf '$(dkms_src)'
 	@install -d '$(dkms_src)/$(src)' '$(dkms_src)/include'
-	@cp -r Makefile dkms.conf '$(dkms_src)'
+	@cp Makefile '$(dkms_src)'
+	@sed 's/#MODULE_VERSION#/$(version)/' dkms.conf >'$(dkms_src)/dkms.conf'
 	@cp -r include/. '$(dkms_src)/include'
 	@cp -r $(src)/. '$(dkms_src)/$(src)'
-	@[ -n '$(DESTDIR)' ] || $(DKMS) install sroce/$(dkms_version) -k '$(release)'
+	@[ -n '$(DESTDIR)' ] || $(DKMS) build sroce/$(version) -k '$(release)'
+	$(remove_modules)
+	@[ -n '$(DESTDIR)' ] || $(DKMS) install --force sroce/$(version) -k '$(release)'
 
 #: uninstall  remove what these have installed, of all kernels
 uninstall:
-	@for ko in '$(DESTDIR)$(moddir)'/*/updates/sroce.ko; do \
-		[ -f "$$ko" ] || continue; \
-		printf '  %-8s %s\n' REMOVE "$$ko"; \
-		rm -f "$$ko"; \
-		rel=$${ko%/updates/sroce.ko}; \
-		[ -n '$(DESTDIR)' ] || depmod -a "$${rel##*/}"; \
-	done
-	@[ -n '$(DESTDIR)' ] || [ ! -d '$(dkms_src)' ] || $(DKMS) remove sroce/$(dkms_version) --all || true
+	$(remove_modules)
+	$(remove_from_dkms)
 	$(step) REMOVE 'the library, the manual page and what DKMS builds from'
 	@rm -rf '$(dkms_src)' \
 		'$(DESTDIR)$(libdir)'/libibverbs/libsroce-rdmav*.so \

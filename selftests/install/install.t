@@ -53,10 +53,13 @@ dkms="dkms --sourcetree $d/src --dkmstree $d/tree --installtree $d/mods --no-dep
 with_dkms() { # TARGET
 	# shellcheck disable=SC2016 # that shell's
 	unshare --mount --propagation private sh -c 'mount -t tmpfs none /var/lib/dkms && exec make -s "$@"' - "$1" \
-		DKMS="$dkms" KDIR="$kdir" srcdir="$d/src" moddir="$d/mods" libdir="$d/lib" sysconfdir="$d/etc" \
+		DKMS="$dkms" DEPMOD=true KDIR="$kdir" srcdir="$d/src" moddir="$d/mods" libdir="$d/lib" sysconfdir="$d/etc" \
 		mandir="$d/man" >"$TMP/log" 2>&1 || { sed 's/^/# /' "$TMP/log"; return 1; }
 }
 ko=$d/mods/$rel/updates/dkms/sroce.ko
+modules_there() {
+	(cd "$d/mods" && find . -name 'sroce.ko*' | sed 's/\.[gx]z$\|\.zst$//' | sort)
+}
 if ! command -v dkms >/dev/null; then
 	skip "DKMS builds it" "needs dkms"
 elif [ "$(id -u)" != 0 ]; then
@@ -64,13 +67,27 @@ elif [ "$(id -u)" != 0 ]; then
 else
 	# the kernel's own, or there is none to install for
 	mkdir -p "$d/tree" "$d/src" "$d/mods/$rel"
-	with_dkms install-dkms
-	is $? 0 "make install-dkms"
+	# and there are modules already, which modprobe could take instead
+	install -D -m 644 /dev/null "$d/mods/6.1.0-1-amd64/updates/sroce.ko"
+	with_dkms install && with_dkms install-dkms
+	is $? 0 "make install, and then install-dkms"
+	is "$(modules_there)" "./$rel/updates/dkms/sroce.ko" "the module is DKMS's alone"
 	is "$(modinfo -F vermagic "$ko"* 2>/dev/null)" "$(modinfo -F vermagic "build/$rel/sroce.ko")" \
 		"DKMS has built and installed it for $rel"
 	is "$(modinfo -F alias "$ko"* 2>/dev/null)" "rdma-link-sroce" "and rdma link add finds it"
+	is "sroce/$(modinfo -F version "$ko"* 2>/dev/null)" "$($dkms status sroce | cut -d, -f1)" "by its own version"
+	cp -r "$d/src/." "$TMP/src"
+	with_dkms install
+	is $? 0 "make install, after that"
+	is "$(modules_there)" "./$rel/updates/sroce.ko" "the module is that one alone"
+	cmp "build/$rel/sroce.ko" "$d/mods/$rel/updates/sroce.ko"
+	is $? 0 "as it was built"
+	is "$($dkms status sroce)" "" "and DKMS has none that it would install with the next kernel"
+	cp -r "$TMP/src/." "$d/src"
+	$dkms add "sroce/$(modinfo -F version "build/$rel/sroce.ko")" >/dev/null
 	with_dkms uninstall
-	is $? 0 "make uninstall"
+	is $? 0 "make uninstall, with both kinds"
+	is "$($dkms status sroce)" "" "DKMS has none"
 	is "$(files | grep sroce)" "" "nothing is left of that, either"
 fi
 done_testing

@@ -11,7 +11,9 @@
 
 #include "sroce.h"
 
+MODULE_AUTHOR("The sroce authors");
 MODULE_DESCRIPTION("Software RoCE v2 device");
+MODULE_VERSION("1");
 MODULE_LICENSE("Dual BSD/GPL");
 MODULE_ALIAS_RDMA_LINK("sroce");
 
