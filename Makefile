@@ -40,9 +40,18 @@ help:
 	@echo '  DESTDIR=, moddir=$(moddir), libdir=$(libdir), sysconfdir=$(sysconfdir), mandir=$(mandir), srcdir=$(srcdir)'
 	@echo '  KERNEL=$(KERNEL)   (booted by demo and check; one of $(shell tools/lab/kernel -l))'
 
+# What is needed, in groups of tools/lab/deps: all of a target at once, as who is not
+# root is told a command and starts anew. What is on top of verbs is large, has
+# servers, and is for its own tests.
+DEPS ?= build lab static test $(if $(LONG)$(findstring apps,$(T))$(findstring ulp,$(T)),apps ulp)
+demo: DEPS := build lab test
+check-debug check-smp: DEPS += uml
+check-static: DEPS += uml cross
+bench: export DEPS := build lab test bench uml
+
 #: deps       install what is missing to build and test (apt; asks for root)
 deps:
-	@tools/lab/deps
+	@tools/lab/deps $(DEPS)
 
 #: modules    build sroce.ko for KDIR, a kernel's headers or build tree; ARCH=um, W=1, C=1 ...
 # The sources are linked into BUILD and built there: the tree stays clean, and no
