@@ -34,6 +34,7 @@ for lack in 64BIT= PCI= INFINIBAND_USER_ACCESS= PREEMPT_RT=y; do
 	refused "a kernel with CONFIG_$lack" "sroce cannot work in this kernel, which would need $want" \
 		module "CONFIG_$lack"
 done
+refused "a kernel before 6.1" "sroce needs Linux 6.1 or newer, and this is 6.0" module VERSION=6 PATCHLEVEL=0
 
 # What is built goes into folders that somebody names, and that may be emptied for it.
 theirs=$TMP/theirs
