@@ -101,7 +101,7 @@ provider:
 # a path is as seen from here
 in_provider = $(if $(RDMA_CORE),RDMA_CORE='$(abspath $(RDMA_CORE))')
 
-#: install    copy both into the system, or below DESTDIR; builds only what was not built
+#: install    copy both into the system, or below DESTDIR; builds only what was not built. install-module, install-provider: one
 install: install-module install-provider
 
 #: install-dkms  as install, but the module through DKMS: for each kernel that comes, signed for Secure Boot
@@ -157,7 +157,7 @@ install-dkms:
 	$(step) INSTALL '$(dkms_src)'
 	@rm -rf '$(dkms_src)'
 	@install -d '$(dkms_src)/$(src)' '$(dkms_src)/include'
-	@cp Makefile '$(dkms_src)'
+	@cp -r Makefile LICENSES '$(dkms_src)'
 	@sed 's/#MODULE_VERSION#/$(version)/' dkms.conf >'$(dkms_src)/dkms.conf'
 	@cp -r include/. '$(dkms_src)/include'
 	@cp -r $(src)/. '$(dkms_src)/$(src)'
@@ -246,7 +246,7 @@ check-model:
 bench: deps
 	@tools/bench/bench $(if $(QUICK),-q) $(if $(NETWORKS),-n) $(BENCH)
 
-#: lab        what demo and check boot: the machine ready, the kernel there, and both halves built for it
+#: lab        what demo and check boot: the machine ready, the kernel there, and both halves built for it (built: that alone)
 lab: deps
 	@tools/lab/kernel $(KERNEL) >/dev/null
 	+@$(in_root) $(MAKE) built KDIR=/usr/src/linux-headers-$(lab_kernel)
