@@ -30,8 +30,7 @@ quiet install
 is $? 0 "make install"
 cmp "build/$rel/sroce.ko" "$d/lib/modules/$rel/updates/sroce.ko"
 is $? 0 "the module is the one that was built"
-abi=$(readelf -W --dyn-syms "$(cc -print-file-name=libibverbs.so.1)" |
-	sed -n 's/.* verbs_register_driver_\([0-9]*\)@.*/\1/p' | tail -n 1)
+abi=$(make -s -C tools/provider abi)
 lib=$d/usr/lib/$(cc -print-multiarch)/libibverbs/libsroce-rdmav$abi.so
 cmp "build/provider/libsroce-rdmav$abi.so" "$lib"
 is $? 0 "the library has the name that this libibverbs looks for"
@@ -45,6 +44,7 @@ is "$(files)" "" "nothing is left, of an older kernel either"
 quiet install-dkms
 is $? 0 "make install-dkms, below DESTDIR"
 is "$(files | grep -c '/sroce\.ko$')" 0 "no module of one kernel"
+is "$(files | grep -c '/LICENSES/')" 2 "with both licences"
 quiet uninstall
 is "$(files)" "" "nothing is left of that"
 
