@@ -37,7 +37,7 @@ hosts_down
 
 # Whoever asks about a port has nothing written to the kernel's log, whatever its netdev's speed is.
 host_ns a
-if netdev_make dummy x0 2>"$TMP/make"; then
+if netdev_make dummy x0 '' 2>"$TMP/make"; then
 	host_addr a x0 1
 	link_add a roce0 x0
 	said=$(dmesg | grep -c "speed")

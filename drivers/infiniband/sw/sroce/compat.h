@@ -64,7 +64,7 @@ static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
 }
 #endif
 
-/* 6.17: every device was made in the first namespace until then */
+/* 7.2 has it: every device was made in the first namespace until then */
 #ifndef ib_alloc_device_with_net
 #define ib_alloc_device_with_net(drv_struct, member, net) \
 	((void)(net), ib_alloc_device(drv_struct, member))
