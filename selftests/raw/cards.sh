@@ -7,10 +7,14 @@
 
 . "$(dirname "$0")/../lib.sh"
 
+# another machine's are in use
+[ -n "${LAB_REPO:-}" ] && [ -e /sys/class/net/eth1 ] ||
+	skip_all "no VM with network cards: tools/lab/vm -n"
 need ip
 need_bin raw
 load_module
-[ -e /sys/class/net/eth1 ] || skip_all "no network cards: tools/lab/vm -n"
+hosts_down
+defer hosts_down
 host_ns a
 host_ns b
 ip link set eth0 netns a name v0
