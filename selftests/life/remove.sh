@@ -37,7 +37,7 @@ start() {
 	wait_for 60 moving || not_ok "$1: traffic runs"
 }
 
-# All end, with an error (1) or because the device has gone (3).
+# All end, with an error (1) or because the device has gone (3); with wrong data it would be 4.
 ended() { # NAME
 	local i rc
 
@@ -51,10 +51,6 @@ ended() { # NAME
 			diag "status $rc (124: it was still there after 60 s)"
 			sed 's/^/#   /' "$TMP/p$i"
 			kill -9 "${pids[i]}" 2>/dev/null
-		fi
-		if grep -q "wrong\|written\|expected" "$TMP/p$i"; then
-			not_ok "$1: program $i saw no wrong data"
-			sed 's/^/#   /' "$TMP/p$i"
 		fi
 	done
 }

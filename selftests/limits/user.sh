@@ -98,5 +98,6 @@ done
 is "$(told mrn user)" "$regions" "but of as many regions"
 kill -INT $beside
 wait_pid 60 $beside
+is $? 0 "a program beside them was not disturbed" || diag "$(tail -n 20 "$TMP/beside")"
 run "the links are what they were" limits promised
 done_testing

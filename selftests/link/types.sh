@@ -95,7 +95,7 @@ stop_well() {
 	is $? 0 "$name: all that the program has sent has arrived" || sed 's/^/#   /' "$TMP/program"
 }
 
-# With an error (1), or as the device has gone (3), and with no data that is wrong
+# With an error (1), or as the device has gone (3); with wrong data it would be 4
 stop_badly() { # NAME
 	local rc
 
@@ -103,7 +103,6 @@ stop_badly() { # NAME
 	rc=$?
 	[ $rc != 124 ] || kill -9 "$program"
 	like "$rc" "^(1|3)$" "$1: the program ends in error" || sed 's/^/#   /' "$TMP/program"
-	! grep -q "wrong\|written\|expected" "$TMP/program" || not_ok "$1: it saw no wrong data"
 }
 
 data() { # NAME

@@ -187,7 +187,17 @@ static volatile sig_atomic_t stop;
 static int cmd_argc;
 static char **cmd_argv;
 
-static void fail(const char *fmt, ...) printf_like(1, 2) __attribute__((noreturn));
+/* The program's status */
+enum {
+	ENDED = 1,	/* a connection, or the patience */
+	GONE = 3,	/* the device */
+	WRONG = 4,	/* data or completions */
+};
+
+#define fail(...) end_with(ENDED, __VA_ARGS__)
+#define wrong(...) end_with(WRONG, __VA_ARGS__)
+
+static void end_with(int status, const char *fmt, ...) printf_like(2, 3) __attribute__((noreturn));
 
 static void state_dump(void)
 {
@@ -207,7 +217,7 @@ static void state_dump(void)
 			       sides[i].qp && sides[i].qp[0] ? state_name(qp_state(sides[i].qp[0])) : "-");
 }
 
-static void fail(const char *fmt, ...)
+static void end_with(int status, const char *fmt, ...)
 {
 	va_list ap;
 	int i;
@@ -223,7 +233,7 @@ static void fail(const char *fmt, ...)
 	fflush(stdout);
 	state_dump();
 	fflush(stdout);
-	exit(1);
+	exit(status);
 }
 
 /* --- messages ------------------------------------------------------------- */
@@ -545,23 +555,41 @@ static void post_recv(struct flow *f)
 
 /* --- completions ------------------------------------------------------------ */
 
+/* Those of a request that is not one that its queue pair, or its memory, takes */
+static bool mistaken(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_LOC_LEN_ERR:
+	case IBV_WC_LOC_QP_OP_ERR:
+	case IBV_WC_LOC_PROT_ERR:
+	case IBV_WC_LOC_ACCESS_ERR:
+	case IBV_WC_BAD_RESP_ERR:
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static struct flow *wc_flow(const struct ibv_wc *wc, unsigned int side, bool recv)
 {
 	struct flow *f;
 
 	if (wc->wr_id >> 40 >= nflows)
-		fail("a completion of wr_id 0x%" PRIx64 ", which was never posted", wc->wr_id);
+		wrong("a completion of wr_id 0x%" PRIx64 ", which was never posted", wc->wr_id);
 	f = &flows[wc->wr_id >> 40];
 	if ((f->from == side) == recv)
-		fail("a %s completion on side %u of wr_id 0x%" PRIx64 ", of the other direction",
-		     recv ? "receive" : "send", side, wc->wr_id);
+		wrong("a %s completion on side %u of wr_id 0x%" PRIx64 ", of the other direction",
+		      recv ? "receive" : "send", side, wc->wr_id);
 	if (wc->status != IBV_WC_SUCCESS)
-		fail("%s of message %" PRIu64 " of flow %u: %s (vendor_err 0x%x)",
-		     recv ? "receive" : "send", wc->wr_id & 0xffffffffff,
-		     (unsigned int)(f - flows), ibv_wc_status_str(wc->status), wc->vendor_err);
+		end_with(mistaken(wc->status) ? WRONG : ENDED,
+			 "%s of message %" PRIu64 " of flow %u: %s (vendor_err 0x%x)",
+			 recv ? "receive" : "send", wc->wr_id & 0xffffffffff,
+			 (unsigned int)(f - flows), ibv_wc_status_str(wc->status), wc->vendor_err);
 	if (wc->qp_num != sides[side].qp[f->qp]->qp_num)
-		fail("a completion with qp_num 0x%x, not 0x%x", wc->qp_num,
-		     sides[side].qp[f->qp]->qp_num);
+		wrong("a completion with qp_num 0x%x, not 0x%x", wc->qp_num,
+		      sides[side].qp[f->qp]->qp_num);
 	return f;
 }
 
@@ -579,21 +607,21 @@ static void verify(uint64_t n, const struct msg *m, const uint8_t *slot, size_t 
 
 		bad = canary_check(at, p - at);
 		if (bad >= 0)
-			fail("message %" PRIu64 " (%s) of %" PRIu64 " bytes: written %td bytes before piece %u",
-			     n, m->op->name, m->len, p - at - bad, i);
+			wrong("message %" PRIu64 " (%s) of %" PRIu64 " bytes: written %td bytes before piece %u",
+			      n, m->op->name, m->len, p - at - bad, i);
 		part = min(m->len - off, sge[i].length);
 		bad = pattern_check(p, m->key, off, part);
 		if (bad >= 0)
-			fail("message %" PRIu64 " (%s) of %" PRIu64 " bytes: byte %" PRId64
-			     " is wrong (0x%02x; piece %u of %u, address %p)", n, m->op->name, m->len,
-			     bad, p[bad - off], i, pieces, p + (bad - off));
+			wrong("message %" PRIu64 " (%s) of %" PRIu64 " bytes: byte %" PRId64
+			      " is wrong (0x%02x; piece %u of %u, address %p)", n, m->op->name, m->len,
+			      bad, p[bad - off], i, pieces, p + (bad - off));
 		off += part;
 		at = p + part;
 	}
 	bad = canary_check(at, slot + size - at);
 	if (bad >= 0)
-		fail("message %" PRIu64 " (%s) of %" PRIu64 " bytes: written %" PRId64
-		     " bytes after its end", n, m->op->name, m->len, bad);
+		wrong("message %" PRIu64 " (%s) of %" PRIu64 " bytes: written %" PRId64
+		      " bytes after its end", n, m->op->name, m->len, bad);
 }
 
 static void counted(const struct msg *m)
@@ -634,8 +662,8 @@ static void request_done(struct flow *f, uint64_t n)
 	case OP_SWAP:
 		memcpy(&got, (void *)sge[0].addr, sizeof(got));
 		if (got != f->fetched[n % o.s.window])
-			fail("message %" PRIu64 " (%s) fetched 0x%" PRIx64 ", not 0x%" PRIx64, n,
-			     m.op->name, got, f->fetched[n % o.s.window]);
+			wrong("message %" PRIu64 " (%s) fetched 0x%" PRIx64 ", not 0x%" PRIx64, n,
+			      m.op->name, got, f->fetched[n % o.s.window]);
 		pattern_fill((void *)sge[0].addr, m.key, 0, sizeof(got));
 		verify(n, &m, local_slot(f, n), o.slot, sge, 1);
 		counted(&m);
@@ -653,17 +681,17 @@ static void send_done(unsigned int side, const struct ibv_wc *wc)
 	while (!signaled(f, n))
 		n++;
 	if (wc->wr_id != wr_id(f, n))
-		fail("send completion of message %" PRIu64 ", expected %" PRIu64,
-		     wc->wr_id & 0xffffffffff, n);
+		wrong("send completion of message %" PRIu64 ", expected %" PRIu64,
+		      wc->wr_id & 0xffffffffff, n);
 	if (n >= f->posted)
-		fail("send completion of message %" PRIu64 " before it was posted", n);
+		wrong("send completion of message %" PRIu64 " before it was posted", n);
 	describe(f, n, &m);
 	if (wc->opcode != m.op->swc)
-		fail("send completion of message %" PRIu64 " has opcode %d, not %d", n, wc->opcode,
-		     m.op->swc);
+		wrong("send completion of message %" PRIu64 " has opcode %d, not %d", n, wc->opcode,
+		      m.op->swc);
 	if (m.op - ops >= OP_READ && wc->byte_len != m.len)
-		fail("%s of message %" PRIu64 " has byte_len %u, not %" PRIu64, m.op->name, n,
-		     wc->byte_len, m.len);
+		wrong("%s of message %" PRIu64 " has byte_len %u, not %" PRIu64, m.op->name, n,
+		      wc->byte_len, m.len);
 	if (o.s.ops & ~OPS_SEND)
 		for (; f->sent < n; f->sent++)
 			request_done(f, f->sent);
@@ -693,13 +721,13 @@ static void recv_verify(struct flow *f, uint64_t n, const struct msg *m)
 	if (m->op == &ops[OP_WRITE_IMM]) {
 		bad = canary_check(slot, o.slot);
 		if (bad >= 0)
-			fail("message %" PRIu64 " (write_imm): its receive is written to", n);
+			wrong("message %" PRIu64 " (write_imm): its receive is written to", n);
 		written(f, n, m);
 		return;
 	}
 	bad = grh ? canary_check(slot + 40, grh - 40) : -1;
 	if (bad >= 0)
-		fail("message %" PRIu64 ": written %" PRId64 " bytes after its GRH", n, bad);
+		wrong("message %" PRIu64 ": written %" PRId64 " bytes after its GRH", n, bad);
 	cut(m->layout[1], slot + grh, m->cap, m->nsge[1], sge);
 	verify(n, m, slot + grh, o.slot - grh, sge, m->nsge[1]);
 	counted(m);
@@ -713,22 +741,22 @@ static void recv_done(unsigned int side, const struct ibv_wc *wc)
 	struct msg m;
 
 	if (wc->wr_id != wr_id(f, n))
-		fail("receive completion of message %" PRIu64 ", expected %" PRIu64,
-		     wc->wr_id & 0xffffffffff, n);
+		wrong("receive completion of message %" PRIu64 ", expected %" PRIu64,
+		      wc->wr_id & 0xffffffffff, n);
 	describe(f, n, &m);
 	if (wc->opcode != m.op->rwc)
-		fail("receive completion of message %" PRIu64 " has opcode %d, not %d", n,
-		     wc->opcode, m.op->rwc);
+		wrong("receive completion of message %" PRIu64 " has opcode %d, not %d", n,
+		      wc->opcode, m.op->rwc);
 	if (wc->byte_len != m.len + grh)
-		fail("message %" PRIu64 " has byte_len %u, not %" PRIu64, n, wc->byte_len,
-		     m.len + grh);
+		wrong("message %" PRIu64 " has byte_len %u, not %" PRIu64, n, wc->byte_len,
+		      m.len + grh);
 	if (!!(wc->wc_flags & IBV_WC_WITH_IMM) != m.op->imm)
-		fail("message %" PRIu64 " (%s) has wc_flags 0x%x", n, m.op->name, wc->wc_flags);
+		wrong("message %" PRIu64 " (%s) has wc_flags 0x%x", n, m.op->name, wc->wc_flags);
 	if (m.op->imm && be32toh(wc->imm_data) != m.imm)
-		fail("message %" PRIu64 " has immediate data 0x%x, not 0x%x", n,
-		     be32toh(wc->imm_data), m.imm);
+		wrong("message %" PRIu64 " has immediate data 0x%x, not 0x%x", n,
+		      be32toh(wc->imm_data), m.imm);
 	if (wc->wc_flags & IBV_WC_WITH_INV)
-		fail("message %" PRIu64 " has wc_flags 0x%x: nothing was invalidated", n, wc->wc_flags);
+		wrong("message %" PRIu64 " has wc_flags 0x%x: nothing was invalidated", n, wc->wc_flags);
 	if (o.type == IBV_QPT_UC)
 		written_before(f, f->received, n);
 	recv_verify(f, n, &m);
@@ -752,13 +780,17 @@ static void async_check(struct side *s)
 	case IBV_EVENT_DEVICE_FATAL:
 		printf("xfer: %s is gone\n", s->e.name);
 		fflush(stdout);
-		_exit(3);
+		_exit(GONE);
 	case IBV_EVENT_COMM_EST:
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:
 	case IBV_EVENT_GID_CHANGE:
 	case IBV_EVENT_LID_CHANGE:
 		break;
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_CQ_ERR:
+		wrong("event on %s: %s", s->e.name, ibv_event_type_str(ev.event_type));
 	default:
 		fail("event on %s: %s", s->e.name, ibv_event_type_str(ev.event_type));
 	}
@@ -829,9 +861,9 @@ static bool wait_events(void)
 			struct cq *c = ctx;
 
 			if (c->cq != cq || (c != &sides[i].s && c != &sides[i].r))
-				fail("an event of a CQ of some other channel");
+				wrong("an event of a CQ of some other channel");
 			if (c->arm == UNARMED)
-				fail("a completion event that was not asked for");
+				wrong("a completion event that was not asked for");
 			ibv_ack_cq_events(cq, 1);
 			c->arm = UNARMED;
 			c->events++;
@@ -859,8 +891,19 @@ static void time_is_up(void)
 	unsigned int i;
 
 	for (i = 0; i < nflows; i++)
-		flows[i].end = (flows[i].posted + step - 1) / step * step;
+		flows[i].end = min(flows[i].end, (flows[i].posted + step - 1) / step * step);
 	o.time = 0;
+}
+
+static bool two_programs(void)
+{
+	return o.listen || o.host;
+}
+
+/* One of two programs: the other one would go on. */
+static bool cut_off(void)
+{
+	return stop && two_programs();
 }
 
 /* Post some. Return: whether there was something to post. */
@@ -877,10 +920,10 @@ static void traffic(void)
 {
 	double last = now(), t, checked = last;
 	const double end = last + o.time;
-	bool busy, done;
+	bool busy, done, ending = false;
 	unsigned int i;
 
-	while (!stop) {
+	while (!cut_off()) {
 		busy = false;
 		done = true;
 		for (i = 0; i < 2; i++) {
@@ -904,8 +947,10 @@ static void traffic(void)
 		if (t - checked < 0.05)
 			continue;
 		checked = t;
-		if (o.time && t > end)
+		if (!ending && (stop || (o.time && t > end))) {
 			time_is_up();
+			ending = true;
+		}
 		for (i = 0; i < 2; i++)
 			if (sides[i].local)
 				async_check(&sides[i]);
@@ -1173,7 +1218,9 @@ static const char usage_text[] =
 "\n"
 "  -g, -G GID      an index or an address (default: the first of IPv4)\n"
 "  -l / -c HOST    listen for / connect to the other process, -p PORT\n"
-"  -n COUNT        messages a flow; 0: until SIGINT (default 100)\n"
+"  -n COUNT        messages a flow; 0: until SIGINT, when what is under way still\n"
+"                  arrives and is checked if both ends are in one program; another\n"
+"                  one ends it at once (default 100)\n"
 "  -s SIZES        e.g. 0,1,4K-64K: in turn, ranges at random (default 0-64K)\n"
 "  -o OPS          of send, send_imm, write, write_imm, read, fetch_add, cmp_swp, at\n"
 "                  random (default: the first two; others within one program only)\n"
@@ -1204,7 +1251,9 @@ static const char usage_text[] =
 "  --seed N        of all that is random (default: another each time)\n"
 "  --random        random options, too\n"
 "\n"
-"Status 0: all arrived; 1: something was wrong; 3: the device has gone.\n";
+"Status 0: all that was sent has arrived, and is right; 1: a connection has ended,\n"
+"nothing has happened for long, or something could not be made; 2: the options;\n"
+"3: the device has gone; 4: data or completions are wrong.\n";
 
 static uint64_t number(const char *s, char **end)
 {
@@ -1283,7 +1332,7 @@ static void parse_type(const char *s)
 static bool options_fit(void)
 {
 	const uint32_t can = o.type == IBV_QPT_UD ? OPS_SEND : o.type == IBV_QPT_UC ? OPS_UC : ~0U;
-	const bool two = o.listen || o.host;
+	const bool two = two_programs();
 
 	if (o.s.ops & ~can || (two && (o.s.ops & ~OPS_SEND || o.type != IBV_QPT_RC || o.time)))
 		return false;
@@ -1393,7 +1442,7 @@ static void options(int argc, char **argv)
 		}
 	}
 	/* two processes have to agree on it */
-	if ((o.listen || o.host) && !seeded)
+	if (two_programs() && !seeded)
 		o.s.seed = 1;
 	if (random)
 		randomize();
@@ -1442,8 +1491,8 @@ static void words_check(const struct flow *f)
 
 	for (i = 0; i < WORDS && sides[!f->from].local && o.s.ops & OPS_ATOMIC; i++)
 		if (f->words[i] != f->shadow[i])
-			fail("word %u of flow %td is 0x%" PRIx64 ", not 0x%" PRIx64, i, f - flows,
-			     f->words[i], f->shadow[i]);
+			wrong("word %u of flow %td is 0x%" PRIx64 ", not 0x%" PRIx64, i, f - flows,
+			      f->words[i], f->shadow[i]);
 }
 
 static void on_signal(int sig)
@@ -1463,7 +1512,9 @@ int main(int argc, char **argv)
 	double t;
 
 	options(argc, argv);
-	signal(SIGINT, on_signal);
+	/* the next one ends it */
+	sigaction(SIGINT, &(struct sigaction) { .sa_handler = on_signal,
+						.sa_flags = SA_RESTART | SA_RESETHAND }, NULL);
 	signal(SIGPIPE, SIG_IGN);
 
 	if (o.show) {
@@ -1474,7 +1525,7 @@ int main(int argc, char **argv)
 		end_close(&sides[0].e);
 		return 0;
 	}
-	two = o.listen || o.host;
+	two = two_programs();
 	flows = calloc(o.s.qps * 2, sizeof(*flows));
 	/* of two processes, the one that connects sends */
 	for (pass = 0; pass <= o.s.both; pass++)
@@ -1520,11 +1571,12 @@ int main(int argc, char **argv)
 
 		if (!s->local)
 			continue;
-		if (!stop && (poll_one(i, &s->r, true) || poll_one(i, &s->s, false)) && !o.events)
-			fail("a completion after the last");
+		if (!cut_off() && (poll_one(i, &s->r, true) || poll_one(i, &s->s, false)) &&
+		    !o.events)
+			wrong("a completion after the last");
 		if (s->r.solicited && s->r.events > s->r.solicited_seen)
-			fail("%" PRIu64 " events for %" PRIu64 " solicited messages", s->r.events,
-			     s->r.solicited_seen);
+			wrong("%" PRIu64 " events for %" PRIu64 " solicited messages", s->r.events,
+			      s->r.solicited_seen);
 		if (o.verbose)
 			printf("xfer: %s: %" PRIu64 " send completions, %" PRIu64 " events; %" PRIu64
 			       " receive completions, %" PRIu64 " events\n", s->e.name,
@@ -1533,10 +1585,10 @@ int main(int argc, char **argv)
 	}
 	for (want = 0, i = 0; i < nflows; i++)
 		want += sides[!flows[i].from].local ? flows[i].end : 0;
-	for (i = 0; i < nflows && !stop; i++)
+	for (i = 0; i < nflows && !cut_off(); i++)
 		words_check(&flows[i]);
-	if (!stop && total_msgs != want)
-		fail("%" PRIu64 " messages of %" PRIu64, total_msgs, want);
+	if (!cut_off() && total_msgs != want)
+		wrong("%" PRIu64 " messages of %" PRIu64, total_msgs, want);
 	for (i = 0; i < 2; i++)
 		if (sides[i].local)
 			side_down(i);
