@@ -99,6 +99,6 @@ has 'bw +1500 +MB/s +700.0 \(500.0-9000\) .*' "in reStructuredText, the spread i
 is "$(awk '/^=+  /{ print length }' "$TMP/out" | sort -u | wc -l)" 2 "its rules are as wide, for two tables"
 
 # the table itself can be read
-awk -f "$bench/summary.awk" "$bench/lines" "$TMP/results" >/dev/null && ok "its own table"
+run "its own table" awk -f "$bench/summary.awk" "$bench/lines" "$TMP/results"
 is "$(awk '!/^#/ && NF && (NF < 6 || $2 !~ /^[qfnvp]+$/ || $3 !~ /^[0-9,]+$/)' "$bench/lines")" "" "its lines are whole"
 done_testing
