@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
 # Documentation/examples builds by its own Makefile, and does what it says.
+# lab: timeout 900
 
 . "$(dirname "$0")/../lib.sh"
 

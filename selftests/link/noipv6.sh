@@ -4,6 +4,7 @@
 # A kernel that was told to have no IPv6: all works over IPv4, and the GID that the core makes of
 # a link address all the same leads nowhere.
 # lab: no-ipv6
+# lab: timeout 900
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# lab: timeout 600
+# lab: timeout 9000
 #
 # Deliberate faults, a boot of the kernel with detectors for each: that make check-debug
 # and check-smp would have seen them, and that the former would have gone no further with
@@ -14,9 +14,9 @@ detectors=$(grep -Eos '^CONFIG_(KASAN|KCSAN)=y' "$kernel/obj/.config")
 ko=$REPO/build/$(cat "$kernel/obj/include/config/kernel.release")/planted/planted_test.ko
 [ -f "$ko" ] || skip_all "there is no $ko: make planted KDIR=$kernel/obj"
 
-# Loaded and unloaded, as a leak is reported then
+# Loaded and unloaded, as a leak is reported then. Such a kernel boots slowly beside others.
 boot() { # FAULT
-	"$REPO/tools/lab/vm" -q -t 120 -k "$kernel" -- sh -c "insmod $ko fault=$1 && rmmod planted_test" \
+	"$REPO/tools/lab/vm" -q -t 600 -k "$kernel" -- sh -c "insmod $ko fault=$1 && rmmod planted_test" \
 		>"$TMP/out" 2>&1 </dev/null
 }
 

@@ -3,6 +3,7 @@
 #
 # What needs no compiler: cppcheck finds nothing; versions of kernels are known in one
 # file; a kernel that cannot have the module is refused before anything is compiled.
+# lab: timeout 900
 
 . "$(dirname "$0")/static.sh"
 
