@@ -590,6 +590,7 @@ struct verdict {
 	int32_t off;		/* of its PSN from the one expected */
 	bool fatal;
 	bool taken;		/* a message is received */
+	bool unseen;		/* it is dropped before anything is looked at */
 };
 
 static bool applies(uint8_t opcode, enum fault f)
@@ -781,7 +782,7 @@ static struct verdict verdict_of(const struct victim *v, enum ibv_qp_state state
 				 enum fault f)
 {
 	if (dropped(v, state, opcode, f))
-		return (struct verdict) { .answer = SILENCE };
+		return (struct verdict) { .answer = SILENCE, .unseen = true };
 	if (v->type == UC || v->type == UD)
 		return verdict_unreliable(v, opcode, f);
 	return verdict_reliable(opcode, f);
@@ -852,7 +853,8 @@ static bool judge(struct victim *v, enum ibv_qp_state state, uint8_t opcode, con
 		taken += received(v);
 	}
 	answer = num ? kind_of(&got[0]) : SILENCE;
-	is_in = want->answer != SILENCE ? qp_state(v->qp) : after;
+	/* of what is dropped unseen there are many: see undisturbed() */
+	is_in = want->unseen ? after : qp_state(v->qp);
 	if (num > 1 || answer != want->answer)
 		complain(v, state, opcode, f, num > 1 ? "several answers" : "answer",
 			 num > 1 ? (int)num : answer, want->answer);
@@ -878,6 +880,17 @@ static bool attack(struct victim *v, enum ibv_qp_state state, uint8_t opcode, en
 	build_fault(&k, v, opcode, f);
 	put_out(&k, f == FROM ? STRANGER : v->how);
 	return judge(v, state, opcode, fault_names[f], &want);
+}
+
+/* What was dropped, as one after another was, has left nothing behind. */
+static bool undisturbed(struct victim *v, enum ibv_qp_state state, uint8_t opcode, enum fault f)
+{
+	const enum ibv_qp_state is_in = qp_state(v->qp);
+
+	if (is_in == state)
+		return true;
+	complain(v, state, opcode, fault_names[f], "state after what came before it", is_in, state);
+	return false;
 }
 
 static void prepare(struct victim *v, enum ibv_qp_state state, enum fault f)
@@ -928,6 +941,10 @@ static void attack_state(struct victim *v, enum ibv_qp_state state)
 
 			if (f != NONE && (opcode >> 5 != own || !spec_find(opcode) || !applies(opcode, f)))
 				continue;
+			if (fresh && !quiet) {
+				num++;
+				good += undisturbed(v, state, opcode, f);
+			}
 			if (!quiet || !fresh) {
 				use_up(v);
 				prepare(v, state, f);
@@ -960,7 +977,7 @@ static void attack_type(enum type type, enum how how)
 /* Cut off at each byte: what is left says of itself that it is whole, and its ICRC is right. */
 static void attack_cut(struct victim *v, uint8_t opcode, unsigned int *num, unsigned int *good)
 {
-	const struct verdict none = { .answer = SILENCE };
+	const struct verdict none = { .answer = SILENCE, .unseen = true };
 	static struct pkt k;
 	size_t whole, len;
 
