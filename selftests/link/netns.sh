@@ -109,10 +109,18 @@ run "which ends: the device is in the first one again" wait_for 60 there - roce0
 run "with its GIDs" wait_for 60 has_gid roce0 192.168.77.1
 rdma dev set roce0 netns a
 run "and works" two -n 20
+
+# In whichever namespace it is: what programs open is in no namespace
+anywhere() { # LINK
+	grep -qx "$1" /sys/class/infiniband_verbs/*/ibdev
+}
+
+anywhere roce0 && anywhere roce1
+is $? 0 "both are somewhere"
 ip netns del a
-run "the end of its netdev's, where it is itself: it has gone" wait_for 60 not there - roce0
+run "the end of its netdev's, where it is itself: it has gone" wait_for 60 not anywhere roce0
 ip netns del b
-run "the other one, too" wait_for 60 not there - roce1
+run "the other one, too" wait_for 60 not anywhere roce1
 run "the module unloads" wait_for 60 rmmod sroce
 load_module
 done_testing
