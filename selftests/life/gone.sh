@@ -14,6 +14,8 @@ cat >"$TMP/up" <<EOT
 exec >/dev/null
 . "$SELFTESTS/lib.sh"
 trap 'rm -rf "\$TMP"' EXIT
+# what is here is the test's, which has looked
+hosts_ours=1
 load_module
 if ip -n a link show v0; then
 	host_addr a v0 1
