@@ -519,6 +519,8 @@ static void hostile(void)
 	 */
 	for (i = 0; i < ARRAY_SIZE(lens); i++)
 		ud_post(QP1, lens[i]);
+	/* sent is not received */
+	wait_counter(&eb, "rx_unreliable_dropped", drops + ARRAY_SIZE(lens) - 1);
 	is(hw_counter(&eb, "rx_unreliable_dropped") - drops, ARRAY_SIZE(lens),
 	   "those of other lengths are dropped");
 	ok(cq_quiet(ud.rcq, 0.5), "and not answered");
@@ -553,6 +555,7 @@ static void qp0(void)
 	ok(umad_register(fd, 0, CLASS_SUBN) < 0, "there is no agent for QP0");
 	close(fd);
 	ud_post(0, MAD);
+	wait_counter(&eb, "rx_no_qp", no_qp);
 	is(hw_counter(&eb, "rx_no_qp") - no_qp, 1, "there is no QP0 to send to");
 }
 
