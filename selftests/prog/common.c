@@ -19,6 +19,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -151,6 +152,23 @@ unsigned int fault_left(void)
 bool fault_was(void)
 {
 	return !fault_left();
+}
+
+int in_child(void (*fn)(void))
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		fn();
+		fflush(stdout);
+		_exit(0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		die("fork");
+	return status;
 }
 
 double now(void)
@@ -927,20 +945,31 @@ int forger(void)
 	return fd;
 }
 
-int forger_on(const char *host)
+int host_enter(const char *host)
 {
-	int here = open("/proc/self/ns/net", O_RDONLY), there, fd;
+	int here = open("/proc/self/ns/net", O_RDONLY), there;
 	char path[64];
 
 	snprintf(path, sizeof(path), "/run/netns/%s", host);
 	there = open(path, O_RDONLY);
 	if (here < 0 || there < 0 || setns(there, CLONE_NEWNET))
 		die("no namespace %s", host);
-	fd = forger();
-	if (setns(here, CLONE_NEWNET))
-		die("setns");
 	close(there);
-	close(here);
+	return here;
+}
+
+void host_leave(int home)
+{
+	if (setns(home, CLONE_NEWNET))
+		die("setns");
+	close(home);
+}
+
+int forger_on(const char *host)
+{
+	const int home = host_enter(host), fd = forger();
+
+	host_leave(home);
 	return fd;
 }
 
@@ -1129,6 +1158,14 @@ bool event_next(const struct end *e, struct ibv_async_event *ev, double seconds)
 		die("%s: get_async_event", e->name);
 	ibv_ack_async_event(ev);
 	return true;
+}
+
+void events_drop(const struct end *e)
+{
+	struct ibv_async_event ev;
+
+	while (event_next(e, &ev, 0))
+		;
 }
 
 bool event_wait(const struct end *e, struct ibv_async_event *ev, double seconds)

@@ -36,6 +36,9 @@ void fault_nth(unsigned int nth);
 unsigned int fault_left(void);
 bool fault_was(void);
 
+/* Runs in a process of its own, what it says being said here. Return: its status */
+int in_child(void (*fn)(void));
+
 double now(void);
 void sleep_ms(unsigned int ms);
 
@@ -228,6 +231,12 @@ void ud_recv(struct ud *u, uint64_t id, uint32_t len);
 int ud_send(struct ud *u, bool ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, uint64_t id,
 	    struct ibv_sge *sge, int n, int flags, uint32_t imm);
 struct ibv_ah *ah_to(const struct end *from, const union ibv_gid *gid);
+/*
+ * What this thread opens is a host's, "a" or "b" or "w" as hosts_up has them, until it leaves.
+ * Return: where it was
+ */
+int host_enter(const char *host);
+void host_leave(int home);
 /* The ICRC of a packet: its @len bytes from the IP header on, without that */
 uint32_t icrc_of(const uint8_t *ip, size_t len);
 
@@ -236,7 +245,6 @@ uint32_t icrc_of(const uint8_t *ip, size_t len);
  * payload that the caller gives. @fd: forger()'s, made on that side's host.
  */
 int forger(void);
-/* Made on "a" or "b", as hosts_up has them */
 int forger_on(const char *host);
 void forge_pkt(int fd, const struct pair *p, int side, uint8_t opcode, uint32_t psn,
 	       const void *body, size_t len);
@@ -247,6 +255,8 @@ void reth(uint8_t *body, const void *at, uint32_t rkey, uint32_t len);
 bool cq_wait(struct ibv_cq *cq, struct ibv_wc *wc, double seconds);
 /* The next asynchronous event, acknowledged */
 bool event_next(const struct end *e, struct ibv_async_event *ev, double seconds);
+/* Those that have come */
+void events_drop(const struct end *e);
 /* The next one but those that say nothing */
 bool event_wait(const struct end *e, struct ibv_async_event *ev, double seconds);
 /* Is there memory on demand? Otherwise the test is skipped. */

@@ -1131,7 +1131,6 @@ static void other_av(const struct secrets *s)
 		.cap = { .max_send_wr = 4, .max_send_sge = 1 },
 	};
 	struct ibv_srq_init_attr sa = { .attr = { .max_wr = 1, .max_sge = 1 } };
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 1 };
 	struct sroce_send_wqe *wqe;
 	unsigned int num = 0;
 	struct sroce_ring *ring;
@@ -1141,14 +1140,9 @@ static void other_av(const struct secrets *s)
 	ia.srq = ibv_create_srq(ea.pd, &sa);
 	ring_before();
 	qp = ibv_create_qp(ea.pd, &ia);
-	if (!ia.srq || !qp || ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-						    IBV_QP_PORT | IBV_QP_QKEY))
+	if (!ia.srq || !qp)
 		die("UD");
-	a.qp_state = IBV_QPS_RTR;
-	errno = ibv_modify_qp(qp, &a, IBV_QP_STATE);
-	a.qp_state = IBV_QPS_RTS;
-	if (errno || ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN))
-		die("UD to RTS");
+	ud_ready(qp, 1);
 	ring = ring_after();
 	for (uint32_t i = 0; i < OTHERS; i++) {
 		wqe = (void *)((uint8_t *)(ring + 1) + (i % 4) * SROCE_SQ_BLOCK);

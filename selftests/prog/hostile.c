@@ -13,7 +13,6 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -180,22 +179,18 @@ static int seer(void)
 
 static void wire_up(void)
 {
-	int here = open("/proc/self/ns/net", O_RDONLY), b = open("/run/netns/b", O_RDONLY);
+	int home;
 
 	if (inet_pton(AF_INET6, "fd77::1", &addr6[0]) != 1 ||
 	    inet_pton(AF_INET6, "fd77::2", &addr6[1]) != 1 ||
 	    inet_pton(AF_INET6, "fd77::99", &stranger6) != 1)
 		die("addresses");
-	if (here < 0 || b < 0 || setns(b, CLONE_NEWNET))
-		die("no namespace b");
+	home = host_enter("b");
 	udp_fd = udp6(&addr6[1]);
 	stranger_fd = udp6(&stranger6);
 	raw_fd = forger();
 	see_fd = seer();
-	if (setns(here, CLONE_NEWNET))
-		die("setns");
-	close(b);
-	close(here);
+	host_leave(home);
 }
 
 /* --- who is attacked ---------------------- */

@@ -235,21 +235,6 @@ static void curious(void)
 		told->bytes += maps[n].len;
 		told->dirty += dirty_bytes(&maps[n]);
 	}
-	_exit(0);
-}
-
-static int in_child(void (*fn)(void))
-{
-	pid_t pid = fork();
-	int status;
-
-	if (!pid) {
-		fn();
-		_exit(1);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) != pid)
-		die("fork");
-	return status;
 }
 
 /* Rings, new and resized, and device memory, where a process before had them full */

@@ -780,24 +780,6 @@ static long long charged(const char *what)
 	return cgroup_says("rdma.current", ea.name, what);
 }
 
-/* Runs in a process of its own, what it says being said here. Return: its status */
-static int in_child(void (*fn)(void))
-{
-	int status;
-	pid_t pid;
-
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		fn();
-		fflush(stdout);
-		_exit(0);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) != pid)
-		die("fork");
-	return status;
-}
-
 static void leave_all(void)
 {
 	unsigned int i;

@@ -263,8 +263,6 @@ static void with_ud(void (*fn)(void))
 		.qp_type = IBV_QPT_UD,
 		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
 	};
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QP1_QKEY };
-	const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
 	struct ibv_ah_attr aa = {
 		.is_global = 1, .port_num = 1,
 		.grh = { .dgid = eb.gid, .sgid_index = ea.gid_index, .hop_limit = 64 },
@@ -276,10 +274,9 @@ static void with_ud(void (*fn)(void))
 	ud.buf = ud.mr->addr;
 	ud.qp = ibv_create_qp(ea.pd, &ia);
 	ud.ah = ibv_create_ah(ea.pd, &aa);
-	if (!ud.qp || !ud.ah ||
-	    ibv_modify_qp(ud.qp, &a, mask) || qp_to(ud.qp, IBV_QPS_RTR) ||
-	    qp_rts(ud.qp, 0, &conn_default))
+	if (!ud.qp || !ud.ah)
 		die("a UD queue pair");
+	ud_ready(ud.qp, QP1_QKEY);
 	recv_post();
 	with_umad(fn);
 	if (ibv_destroy_ah(ud.ah) || ibv_destroy_qp(ud.qp) || ibv_destroy_cq(ud.scq) ||

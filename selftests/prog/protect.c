@@ -82,14 +82,6 @@ static bool good;
 	}					\
 } while (0)
 
-static void events_drop(const struct end *e)
-{
-	struct ibv_async_event ev;
-
-	while (event_wait(e, &ev, 0))
-		;
-}
-
 static int request(struct pair *p, const struct op *op, uint64_t raddr, uint32_t rkey, uint32_t len)
 {
 	struct ibv_send_wr wr = {

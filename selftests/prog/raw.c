@@ -14,7 +14,6 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,23 +39,17 @@ struct port {
 };
 
 static struct port ports[2] = {
-	{ .e = &ends[0], .ns = "/run/netns/a", .dev = "v0", .sock = -1 },
-	{ .e = &ends[1], .ns = "/run/netns/b", .dev = "v1", .sock = -1 },
+	{ .e = &ends[0], .ns = "a", .dev = "v0", .sock = -1 },
+	{ .e = &ends[1], .ns = "b", .dev = "v1", .sock = -1 },
 };
 
 static int ns_socket(const char *ns, int domain, int type, int proto)
 {
-	int home = open("/proc/self/ns/net", O_RDONLY);
-	int there = open(ns, O_RDONLY);
-	int fd;
+	const int home = host_enter(ns), fd = socket(domain, type, proto);
 
-	if (home < 0 || there < 0 || setns(there, CLONE_NEWNET))
-		die("%s: %s", ns, strerror(errno));
-	fd = socket(domain, type, proto);
-	if (fd < 0 || setns(home, CLONE_NEWNET))
-		die("socket in %s: %s", ns, strerror(errno));
-	close(home);
-	close(there);
+	if (fd < 0)
+		die("socket in %s", ns);
+	host_leave(home);
 	return fd;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #define _GNU_SOURCE
 #include <endian.h>
-#include <fcntl.h>
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -225,13 +224,10 @@ static void *wire_thread(void *arg)
 
 void relay_up(void)
 {
-	int here = open("/proc/self/ns/net", O_RDONLY), w = open("/run/netns/w", O_RDONLY);
-	int size = 8 << 20;
+	int home = host_enter("w"), size = 8 << 20;
 	pthread_t thread;
 	char name[] = "w0";
 
-	if (here < 0 || w < 0 || setns(w, CLONE_NEWNET))
-		die("no namespace w");
 	for (int i = 0; i < 2; i++) {
 		struct sockaddr_ll at = {
 			.sll_family = AF_PACKET,
@@ -245,8 +241,7 @@ void relay_up(void)
 			die("packet socket on %s", name);
 		setsockopt(wire_fd[i], SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
 	}
-	if (setns(here, CLONE_NEWNET) || pthread_create(&thread, NULL, wire_thread, NULL))
+	host_leave(home);
+	if (pthread_create(&thread, NULL, wire_thread, NULL))
 		die("wire");
-	close(here);
-	close(w);
 }

@@ -58,14 +58,6 @@ static void up(struct pair *p, enum ibv_qp_type type, const struct conn *c)
 	up_with(p, &(struct pair_opts) { PAIR_OPTS, .type = type }, c);
 }
 
-static void events_drop(const struct end *e)
-{
-	struct ibv_async_event ev;
-
-	while (event_wait(e, &ev, 0))
-		;
-}
-
 /* A right request of each operation, but for what the caller changes */
 static struct ibv_send_wr request(struct pair *p, const struct op *op, struct ibv_sge *sge)
 {
