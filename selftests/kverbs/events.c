@@ -13,13 +13,22 @@
 
 #define PATIENCE	(60 * HZ)
 
+static atomic_t strange;
+
 /* Any context: of what @mine is true, the event has come. */
 static void event_came(struct side *s, const struct ib_event *event, bool mine)
 {
-	if (mine && event->device == s->dev)
+	if (mine && event->device == s->dev) {
 		set_bit(event->event, &s->events);
-	else
+	} else {
+		atomic_inc(&strange);
 		pr_info("kverbs: # event %d of somebody else's\n", event->event);
+	}
+}
+
+static void none_strange(void)
+{
+	ok(!atomic_xchg(&strange, 0), "no event of somebody else's");
 }
 
 void qp_event(struct ib_event *event, void *context)
@@ -203,6 +212,7 @@ void test_events(struct side *a, struct side *b)
 	test_drained(a, b);
 	test_srq_events(a, b);
 	test_cq_event(a, b);
+	none_strange();
 }
 
 struct port_events {
@@ -255,6 +265,7 @@ void test_port_events(struct side *a, struct side *b)
 	ok(!err && event_is(a, IB_EVENT_PORT_ACTIVE), "PORT_ACTIVE");
 	ok(!test_bit(IB_EVENT_PORT_ERR, &a->events), "and no PORT_ERR");
 	ib_unregister_event_handler(&port.handler);
+	none_strange();
 	dev_put(ndev);
 	if (pair_up(IB_QPT_RC)) {
 		ok(false, "RC, after that");
