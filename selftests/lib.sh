@@ -490,6 +490,10 @@ links_here() {
 	done
 }
 
+links_are() { # LINK...
+	[ "$(links_here | tr '\n' ' ')" = "${*:+$* }" ]
+}
+
 rdma_add() { # NAMESPACE NAME NETDEV
 	if [ -n "$1" ]; then
 		ip netns exec "$1" rdma link add "$2" type "$TYPE" netdev "$3" || return

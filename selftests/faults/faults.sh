@@ -21,10 +21,25 @@ done
 probe tun
 tests_of faults objects regions queue_pairs steering connections messages datagrams links netdevs
 is "$(rdma resource show qp | grep -v ib_core; rdma resource show mr)" "" "no object is left"
+# they go in the background
+wait_for 30 links_are roce0 roce1
 is "$(links_here | tr "\n" " ")" "roce0 roce1 " "no link but two"
+
+sockets() {
+	for ns in a b; do
+		in_ns $ns ss -Hlun sport = :4791
+	done
+	ss -Hlun sport = :4791
+}
+
+sockets | grep -q 4791
+is $? 0 "they have sockets"
 rdma link del roce0
 rdma link del roce1
-wait_for 30 sh -c "! ss -Hlun sport = :4791 | grep -q ."
-is "$(ss -Hlun sport = :4791)" "" "no socket is left"
+no_socket() {
+	[ -z "$(sockets)" ]
+}
+wait_for 30 no_socket
+is "$(sockets)" "" "no socket is left"
 run "the module goes" unload_sroce
 done_testing

@@ -315,7 +315,7 @@ programs_over() {
 run "all programs end" wait_for 120 programs_over
 diag "$ended programs; of each status: $(for rc in "${!endings[@]}"; do echo "$rc: ${endings[rc]} "; done)"
 hosts_down
-run "nothing is left of the links" wait_for 60 sh -c '! ls -d /sys/class/infiniband/roce*'
+run "nothing is left of the links" wait_for 60 links_are
 run "the module unloads" wait_for 60 rmmod sroce
 load_module
 done_testing
