@@ -751,7 +751,7 @@ serve() { # PORT COMMAND...
 
 	shift
 	# shellcheck disable=SC2046 # a command
-	timeout -k 5 120 $(host_by $cm_server) "$@" >"$TMP/server" 2>&1 </dev/null &
+	timeout -k 5 $((120 * ${RUN_PATIENCE:-1})) $(host_by $cm_server) "$@" >"$TMP/server" 2>&1 </dev/null &
 	server=$!
 	wait_for 30 listens "$port" || { cat "$TMP/server"; return 1; }
 	# rdma_listen() says LISTEN before a call would be let in; but a server that polls never sleeps
@@ -789,7 +789,7 @@ client_and_server() { # [stays] PORT SERVER-COMMAND -- CLIENT-COMMAND
 	shift
 	serve "$port" "${cmd[@]}" || return 1
 	# shellcheck disable=SC2046 # a command
-	timeout -k 5 120 $(host_by $cm_client) "$@"
+	timeout -k 5 $((120 * ${RUN_PATIENCE:-1})) $(host_by $cm_client) "$@"
 	rc=$?
 	if [ "$stays" ]; then
 		kill "$server" || { rc=1; cat "$TMP/server"; }
@@ -799,6 +799,20 @@ client_and_server() { # [stays] PORT SERVER-COMMAND -- CLIENT-COMMAND
 	[ $rc = 0 ] || kill "$server" 2>/dev/null
 	wait_pid 60 "$server" || { rc=$?; echo "server: status $rc"; cat "$TMP/server"; }
 	return $rc
+}
+
+# xfer as two programs
+two_programs() { # SERVER'S LINK GID ADDRESS CLIENT'S LINK GID ARGS...
+	local port=$((18515 + RANDOM % 1000)) server_link=$1 server_gid=$2 ip=$3 link=$4 gid=$5
+
+	shift 5
+	pair $port "$BIN/xfer" -d "$server_link" -g "$server_gid" -p $port -l "$@" -- \
+		"$BIN/xfer" -d "$link" -g "$gid" -p $port -c "$ip" "$@"
+}
+
+# The one in b, the other in a
+two_xfers() { # ARGS...
+	two_programs roce1 192.168.77.2 192.168.77.2 roce0 192.168.77.1 "$@"
 }
 
 # perftest's TOOL between two links. It arranges things by TCP first, and then its client may

@@ -8,6 +8,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
+need ss
 need_bin gone xfer
 load_module
 hosts_up
@@ -66,18 +67,7 @@ run "roce0 to a" rdma dev set roce0 netns a
 run "roce1 to b" rdma dev set roce1 netns b
 run "they are there" there a roce0
 run "and not here" not there - roce0
-# shellcheck disable=SC2086 # a list of arguments
-two() {
-	local server rc
-
-	in_ns b "$BIN/xfer" -d roce1 -g 192.168.77.2 -l "$@" >"$TMP/server" 2>&1 &
-	server=$!
-	in_ns a "$BIN/xfer" -d roce0 -g 192.168.77.1 -c 192.168.77.2 "$@"
-	rc=$?
-	wait_pid 60 $server || { rc=1; cat "$TMP/server"; }
-	return $rc
-}
-run "data between them" two -n 50 -b -e
+run "data between them" two_xfers -n 50 -b -e
 
 # Back and forth under programs
 sent() { # PACKETS
@@ -97,7 +87,7 @@ for i in 1 2 3 4 5; do
 	moves=$i
 done
 is "$moves" 5 "moved under programs: they end in error" || diag "$(cat "$TMP/program")"
-run "and data again" two -n 50
+run "and data again" two_xfers -n 50
 
 # --- the end of its namespace
 
@@ -108,7 +98,7 @@ ip netns del w
 run "which ends: the device is in the first one again" wait_for 60 there - roce0
 run "with its GIDs" wait_for 60 has_gid roce0 192.168.77.1
 rdma dev set roce0 netns a
-run "and works" two -n 20
+run "and works" two_xfers -n 20
 
 # In whichever namespace it is: what programs open is in no namespace
 anywhere() { # LINK

@@ -11,33 +11,27 @@ need ibv_rc_pingpong ss ip
 need_bin xfer
 rxe_up
 
-# the server in one, the client in the other
-rxe() { "$@"; }
-sroce() { ip netns exec b "$@"; }
-
-two() { # SERVER CLIENT PROGRAM ARGS...
-	local s=$1 c=$2 prog=$3 dev_s dev_c host gid_s gid_c pid rc port=$((18515 + RANDOM % 1000))
+# the server with one, the client with the other
+two() { # rxe|sroce sroce|rxe PROGRAM ARGS...
+	local s=$1 c=$2 prog=$3 dev_s dev_c host gid_s gid_c rc port=$((18515 + RANDOM % 1000))
+	local cm_server cm_client
 
 	shift 3
+	# shellcheck disable=SC2034 # pair's
+	cm_server=$([ $s = rxe ] && echo - || echo b) cm_client=$([ $c = rxe ] && echo - || echo b)
 	dev_s=$([ $s = rxe ] && echo roce0 || echo roce1)
 	dev_c=$([ $c = rxe ] && echo roce0 || echo roce1)
 	host=$([ $s = rxe ] && echo 192.168.77.1 || echo 192.168.77.2)
 	gid_s=$(gid_index $dev_s "$([ $s = rxe ] && echo "$ga" || echo "$gb")")
 	gid_c=$(gid_index $dev_c "$([ $c = rxe ] && echo "$ga" || echo "$gb")")
 	if [ "$prog" = xfer ]; then
-		$s timeout 120 "$BIN/xfer" -l -d $dev_s -g "$gid_s" -p $port "$@" >"$TMP/server" 2>&1 &
-		pid=$!
-		$c timeout 120 "$BIN/xfer" -c "$host" -d $dev_c -g "$gid_c" -p $port "$@"
+		two_programs "$dev_s" "$gid_s" "$host" "$dev_c" "$gid_c" "$@"
 		rc=$?
 	else
-		$s timeout 120 ibv_rc_pingpong -c -d $dev_s -g "$gid_s" -p $port "$@" >"$TMP/server" 2>&1 &
-		pid=$!
-		wait_for 60 sh -c "{ ss -Hltn 'sport = :$port'; ip netns exec b ss -Hltn 'sport = :$port'; } | grep -q ." ||
-			{ cat "$TMP/server"; return 1; }
-		$c timeout 120 ibv_rc_pingpong -c -d $dev_c -g "$gid_c" -p $port "$@" "$host"
+		pair $port ibv_rc_pingpong -c -d "$dev_s" -g "$gid_s" -p $port "$@" -- \
+			ibv_rc_pingpong -c -d "$dev_c" -g "$gid_c" -p $port "$@" "$host"
 		rc=$?
 	fi
-	wait $pid || { rc=1; echo "server:"; cat "$TMP/server"; }
 	! grep "invalid data" "$TMP/server" || rc=1
 	return $rc
 }
