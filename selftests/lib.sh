@@ -653,6 +653,37 @@ xfer() { # ARGS...
 	"$BIN/xfer" -d roce0 -D roce1 "$@"
 }
 
+# What a netdev has of RoCE while a command runs, in $TMP/cap
+capture() { # NAMESPACE TCPDUMP'S-OPTIONS COMMAND...
+	local ns=$1 options=$2 pid
+
+	shift 2
+	# or the last one's "listening" would do
+	rm -f "$TMP/cap" "$TMP/tcpdump"
+	# by its own name: a function would be one more process in between
+	# shellcheck disable=SC2086 # a list
+	ip netns exec "$ns" tcpdump -Z root --immediate-mode -B 16384 $options -U -w "$TMP/cap" \
+		udp port 4791 >"$TMP/tcpdump" 2>&1 &
+	pid=$!
+	wait_for 60 grep -q listening "$TMP/tcpdump" || bail "tcpdump: $(cat "$TMP/tcpdump")"
+	"$@"
+	wait_for 30 quiet_cap
+	# not INT, which a shell's background programs ignore
+	kill -TERM $pid
+	wait $pid
+	! grep "[1-9][0-9]* packets dropped by kernel" "$TMP/tcpdump" || not_ok "tcpdump saw all packets"
+}
+
+# There is something in the capture, and nothing was added to it for longer than
+# the kernel keeps packets back.
+quiet_cap() {
+	local n
+
+	n=$(stat -c %s "$TMP/cap")
+	sleep 1.2
+	[ "$n" -gt 24 ] && [ "$n" = "$(stat -c %s "$TMP/cap")" ]
+}
+
 # The path MTU for a netdev's MTU is the port's: 1024 for 1500, 4096 for 9000.
 active_mtu() { # LINK
 	"$BIN/xfer" --show -d "$1" 2>/dev/null | sed -n 's/.*active_mtu \([0-9]*\).*/\1/p'

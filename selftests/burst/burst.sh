@@ -11,33 +11,9 @@ need tcpdump
 [ -x /usr/bin/python3 ] || skip_all "needs /usr/bin/python3"
 two_hosts xfer
 
-# What v1 receives from a while a command runs.
-capture() { # SNAPLEN COMMAND...
-	local snap=$1 pid
-
-	shift
-	# or the last one's "listening" would do
-	rm -f "$TMP/cap" "$TMP/tcpdump"
-	# by its own name: a function would be one more process in between
-	ip netns exec b tcpdump -Z root -i v1 -Q in --immediate-mode -B 16384 -s "$snap" -U -w "$TMP/cap" udp port 4791 >"$TMP/tcpdump" 2>&1 &
-	pid=$!
-	wait_for 60 grep -q listening "$TMP/tcpdump" || bail "tcpdump: $(cat "$TMP/tcpdump")"
-	"$@"
-	wait_for 30 quiet_cap
-	# not INT, which a shell's background programs ignore
-	kill -TERM $pid
-	wait $pid
-	! grep "[1-9][0-9]* packets dropped by kernel" "$TMP/tcpdump" || not_ok "tcpdump saw all packets"
-}
-
-# There is something in the capture, and nothing was added to it for longer than
-# the kernel keeps packets back.
-quiet_cap() {
-	local n
-
-	n=$(stat -c %s "$TMP/cap")
-	sleep 1.2
-	[ "$n" -gt 24 ] && [ "$n" = "$(stat -c %s "$TMP/cap")" ]
+# What v1 receives from a
+got() { # SNAPLEN COMMAND...
+	capture b "-i v1 -Q in -s $1" "${@:2}"
 }
 
 # Lengths of the frames, as they were on the device. Acknowledgements go the
@@ -68,7 +44,7 @@ for ip in 4 6; do
 	gids=$([ $ip = 4 ] && echo "-g 192.168.77.1 -G 192.168.77.2" || echo "-g fd77::1 -G fd77::2")
 	for mtu in 1024 256; do
 		# shellcheck disable=SC2086 # a list
-		capture 128 run "IPv$ip, path MTU $mtu: 64 KiB" xfer -n 1 -w 1 -s 64K -m $mtu $gids
+		got 128 run "IPv$ip, path MTU $mtu: 64 KiB" xfer -n 1 -w 1 -s 64K -m $mtu $gids
 		n=$(lengths | wc -l)
 		# bursts end at 64 KiB of IP, and with the shorter packet at the end
 		between "$n" 1 6 "IPv$ip, path MTU $mtu: crosses in a handful of skbs"
@@ -77,7 +53,7 @@ for ip in 4 6; do
 	done
 	# small messages of equal length join as well
 	# shellcheck disable=SC2086 # a list
-	capture 128 run "IPv$ip: 512 messages of 64 bytes" xfer -n 512 -w 128 -s 64 -o send --batch 64 --signal 64 $gids
+	got 128 run "IPv$ip: 512 messages of 64 bytes" xfer -n 512 -w 128 -s 64 -o send --batch 64 --signal 64 $gids
 	between "$(lengths | wc -l)" 1 256 "IPv$ip: they cross in fewer skbs than there are messages"
 done
 
@@ -86,7 +62,7 @@ segmentation off b v1
 for ip in 4 6; do
 	gids=$([ $ip = 4 ] && echo "-g 192.168.77.1 -G 192.168.77.2" || echo "-g fd77::1 -G fd77::2")
 	# shellcheck disable=SC2086 # a list
-	capture 2048 run "IPv$ip, segmentation off: messages" xfer -n 12 -w 4 -s 64K,0-5000 -u -k 3 $gids
+	got 2048 run "IPv$ip, segmentation off: messages" xfer -n 12 -w 4 -s 64K,0-5000 -u -k 3 $gids
 	n=$(lengths | wc -l)
 	between "$n" 384 100000 "IPv$ip, segmentation off: single packets"
 	is "$(lengths | awk '$1 > 1514' | wc -l)" 0 "IPv$ip, segmentation off: none longer than the MTU"

@@ -82,19 +82,9 @@ marked() { # NAME SENDER RECEIVER XFER ARGS...
 	marks "$dev"
 }
 
-# What v0 sends and receives while a command runs
-capture() { # COMMAND...
-	local pid
-
-	rm -f "$TMP/cap" "$TMP/tcpdump"
-	ip netns exec a tcpdump -Z root -i v0 --immediate-mode -B 16384 -s 96 -U -w "$TMP/cap" \
-		udp port 4791 >"$TMP/tcpdump" 2>&1 &
-	pid=$!
-	wait_for 60 grep -q listening "$TMP/tcpdump" || bail "tcpdump: $(cat "$TMP/tcpdump")"
-	"$@"
-	sleep 1
-	kill -TERM $pid
-	wait $pid
+# What v0 sends and receives
+seen() { # COMMAND...
+	capture a "-i v0 -s 96" "$@"
 }
 
 captured() { # FILTER
@@ -138,7 +128,7 @@ segmentation off b v1
 # acknowledgements and notifications, and its responses
 marks w1 10%
 note
-capture run "on the wire: every byte" xfer -n 60 -s 16K -o write,send,read
+seen run "on the wire: every byte" xfer -n 60 -s 16K -o write,send,read
 classed "requests" "$from_a and $request" 2
 classed "responses" "$from_b and $response" 2
 classed "acknowledgements" "$from_b and $ack" 0
@@ -162,7 +152,7 @@ fi
 # Unreliable: whether a packet may be marked is its program's to say
 for type in uc ud; do
 	note
-	capture run "$type, marked: every byte" xfer -t $type -n 300 -s 1000 --tclass 0x6a
+	seen run "$type, marked: every byte" xfer -t $type -n 300 -s 1000 --tclass 0x6a
 	classed "$type" "$from_a" 0x6a
 	between "$(since roce1 np_ecn_marked_roce_packets)" 1 300 "$type: packets come marked"
 	is "$(since roce1 np_cnp_sent)" 0 "$type: nobody is notified"
@@ -170,10 +160,10 @@ for type in uc ud; do
 done
 marks w1
 for type in uc ud; do
-	capture run "$type, another class: every byte" xfer -t $type -n 100 -s 1000 --tclass 0x68
+	seen run "$type, another class: every byte" xfer -t $type -n 100 -s 1000 --tclass 0x68
 	classed "$type" "$from_a" 0x68
 done
-capture run "rc, another class: every byte" xfer -n 60 -s 16K -o write --tclass 0x68
+seen run "rc, another class: every byte" xfer -n 60 -s 16K -o write --tclass 0x68
 classed "rc, requests" "$from_a and $request" 0x6a
 classed "rc, acknowledgements" "$from_b and $ack" 0x68
 
