@@ -620,6 +620,15 @@ tests_of() { # PROGRAM TEST...
 	done
 }
 
+# UC and UD are as ordered as what carries them: a veth's two ends share the queue of the
+# processor that sends, so all of it stays on one.
+in_order() { # COMMAND...
+	(
+		taskset -pc 0 $BASHPID >/dev/null || exit
+		"$@"
+	)
+}
+
 # The index of the RoCE v2 GID of an address; nothing if there is none.
 gid_index() { # LINK ADDRESS [COMMAND by which another runs where the link is]
 	"${@:3}" "$BIN/xfer" --show -d "$1" -g "$2" 2>/dev/null | sed -n 's/.*gid_index \([0-9]*\).*/\1/p'

@@ -152,7 +152,7 @@ fi
 # Unreliable: whether a packet may be marked is its program's to say
 for type in uc ud; do
 	note
-	seen run "$type, marked: every byte" xfer -t $type -n 300 -s 1000 --tclass 0x6a
+	seen run "$type, marked: every byte" in_order xfer -t $type -n 300 -s 1000 --tclass 0x6a
 	classed "$type" "$from_a" 0x6a
 	between "$(since roce1 np_ecn_marked_roce_packets)" 1 300 "$type: packets come marked"
 	is "$(since roce1 np_cnp_sent)" 0 "$type: nobody is notified"
@@ -160,7 +160,7 @@ for type in uc ud; do
 done
 marks w1
 for type in uc ud; do
-	seen run "$type, another class: every byte" xfer -t $type -n 100 -s 1000 --tclass 0x68
+	seen run "$type, another class: every byte" in_order xfer -t $type -n 100 -s 1000 --tclass 0x68
 	classed "$type" "$from_a" 0x68
 done
 seen run "rc, another class: every byte" xfer -n 60 -s 16K -o write --tclass 0x68

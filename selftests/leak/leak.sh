@@ -20,11 +20,13 @@ ip netns exec b "$BIN/leak" -d roce1 watch >"$TMP/watch" 2>&1 </dev/null &
 watch=$!
 wait_for 60 grep -q watching "$TMP/watch" || bail "no watch: $(cat "$TMP/watch")"
 for t in rc uc ud; do
-	ops=send,send_imm
+	ops=send,send_imm order=$([ $t = rc ] || echo in_order)
 	[ $t = ud ] || ops=$ops,write,write_imm
 	[ $t != rc ] || ops=$ops,read,fetch_add,cmp_swp
-	run "$t" xfer -t $t -o $ops -n 200 -s 0-9,500-530 -b
-	run "$t, IPv6" xfer -t $t -o $ops -n 50 -s 0-9 -g fd77::1 -G fd77::2
+	# shellcheck disable=SC2086 # it, or nothing
+	run "$t" $order xfer -t $t -o $ops -n 200 -s 0-9,500-530 -b
+	# shellcheck disable=SC2086
+	run "$t, IPv6" $order xfer -t $t -o $ops -n 50 -s 0-9 -g fd77::1 -G fd77::2
 done
 for t in rc_ex xrc; do
 	tap_from "$t" "$BIN/ops" -d roce0 -D roce1 $t

@@ -51,7 +51,8 @@ for mode in l2 l3 l3s; do
 	before=$(hw_counter roce0 rx_pkts)
 	run "$mode: RC over IPv4" "$BIN/xfer" -d roce0 -D roce1 -g 192.168.77.1 -G 192.168.77.2 \
 		-n 30 -b -e -s 0-32K -o send,write,read,fetch_add
-	run "$mode: UD over IPv6" "$BIN/xfer" -d roce0 -D roce1 -g fd77::1 -G fd77::2 -n 50 -b -s 0-1024 -t ud
+	run "$mode: UD over IPv6" in_order "$BIN/xfer" -d roce0 -D roce1 -g fd77::1 -G fd77::2 \
+		-n 50 -b -s 0-1024 -t ud
 	between $(($(hw_counter roce0 rx_pkts) - before)) 30 1000000 "$mode: packets that the ipvlan's has got"
 	# whose hook comes last is asked first
 	link_add w roce2 x0

@@ -24,7 +24,7 @@ gid_wait roce0 192.168.77.1
 gid_wait roce1 192.168.77.2
 v4=(-d roce0 -D roce1 -g 192.168.77.1 -G 192.168.77.2)
 run "every byte over IPv4" "$BIN/xfer" "${v4[@]}" -n 50 -o send,write,read
-run "datagrams" "$BIN/xfer" "${v4[@]}" -n 50 -s 0-1024 -t ud
+run "datagrams" in_order "$BIN/xfer" "${v4[@]}" -n 50 -s 0-1024 -t ud
 tests_of ops mcast
 
 # The index of the RoCE v2 GID of its link address

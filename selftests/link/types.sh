@@ -107,7 +107,7 @@ stop_badly() { # NAME
 
 data() { # NAME
 	run "$1: data, RC over IPv4" xfer_ends -n 30 -b -e -s 0-32K -o send,write,read,fetch_add
-	run "$1: UD over IPv6" xfer_ends6 -n 50 -s 0-1024 -t ud
+	run "$1: UD over IPv6" in_order xfer_ends6 -n 50 -s 0-1024 -t ud
 }
 
 xfer_ends() {

@@ -92,7 +92,7 @@ for type in vlan macvlan bridge bond; do
 	gids
 	run "$type: data over its addresses, RC over IPv4" xfer -n 30 -b -e -o send,write,read,fetch_add \
 		-g 192.168.77.1 -G 192.168.77.2
-	run "$type: UD over IPv6" xfer -n 50 -s 0-1024 -t ud -g fd77::1 -G fd77::2
+	run "$type: UD over IPv6" in_order xfer -n 50 -s 0-1024 -t ud -g fd77::1 -G fd77::2
 	before=$(hw_counter roce1 rx_pkts)
 	run "$type: a group that is joined there, by RDMA CM" multicast a 192.168.77.1 b 192.168.77.2
 	is $(($(hw_counter roce1 rx_pkts) - before)) 10 "$type: each of its datagrams comes once"

@@ -90,7 +90,8 @@ gid_wait roce3 fd77::2
 for net in 192.168.77. fd77::; do
 	run "every byte from ${net}1 to ${net}2 there" "$BIN/xfer" -d roce2 -D roce3 \
 		-g "${net}1" -G "${net}2" -o send,write,read -n 50 -s 0-64K
-	run "its datagrams" "$BIN/xfer" -d roce2 -D roce3 -g "${net}1" -G "${net}2" -n 50 -s 0-1024 -t ud
+	run "its datagrams" in_order "$BIN/xfer" -d roce2 -D roce3 -g "${net}1" -G "${net}2" \
+		-n 50 -s 0-1024 -t ud
 	run "and still between the first two" "$BIN/xfer" -d roce0 -D roce1 \
 		-g "${net}1" -G "${net}2" -o send,write,read -n 50 -s 0-64K
 done

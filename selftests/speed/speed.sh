@@ -54,10 +54,9 @@ reliable() { # PREFIX ARGS...
 	fast "$p: SEND, small and alike" -s 64 -o send "$@"
 }
 
-# On a wire that loses nothing, nor changes the order: a veth's two ends share the queue of the CPU that
-# sends, so all of it stays on one.
+# On a wire that loses nothing
 unreliable() { # PREFIX ARGS...
-	local p=$1 pinned="taskset -c 0"
+	local p=$1 pinned=in_order
 
 	shift
 	fast "$p: UC SEND" -t uc -o send,send_imm "$@"

@@ -8,7 +8,10 @@
 
 two_hosts ops
 probe sch_netem
-tests_of ops rc rc_ex reads uc srq srq_uc xrc xrc_shared sum ud srq_ud mcast gone gone_shared gone_slow
+tests_of ops rc rc_ex reads srq xrc xrc_shared sum ud srq_ud mcast gone gone_shared gone_slow
+for t in uc srq_uc; do
+	tap_from "$t" in_order "$BIN/ops" -d roce0 -D roce1 $t
+done
 for t in ud mcast mcast_mtu; do
 	tap_from "$t, IPv6" "$BIN/ops" -d roce0 -D roce1 -g fd77::1 -G fd77::2 $t
 done

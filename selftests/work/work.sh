@@ -12,7 +12,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need tc taskset
+need tc taskset ss
 two_hosts xfer
 probe sch_netem
 [ "$TYPE" = sroce ] || skip_all "the limits are sroce's"
@@ -233,23 +233,12 @@ between "$best" 0 $((n / 2)) "$name: doorbells of a stream"
 # The same where sender and receiver are two programs that poll on one processor. Each of the first
 # doorbells has the receiver run, until it has polled in vain for long: that time is not the sender's,
 # or there would be no stream, and a turn of both for each message.
-two_on_one() { # XFER ARGS...
-	local server rc
-
-	in_ns b taskset -c 0 "$BIN/xfer" -d roce1 -g 192.168.77.2 -l "$@" >"$TMP/server" 2>&1 &
-	server=$!
-	in_ns a taskset -c 0 "$BIN/xfer" -d roce0 -g 192.168.77.1 -c 192.168.77.2 "$@"
-	rc=$?
-	wait $server || { rc=1; cat "$TMP/server"; }
-	return $rc
-}
-
 n=10000
 name="$n of 64 bytes, two programs on one processor"
 best=$n
 for ((i = 0; i < 5 && best > n / 2; i++)); do
 	was=$(sleep 0.2; hw_counter roce0 doorbells)
-	run "$name" two_on_one -o send -n $n -s 64 -w 256 -r 512 --batch 1 --posts 64 --signal 128
+	run "$name" in_order two_xfers -o send -n $n -s 64 -w 256 -r 512 --batch 1 --posts 64 --signal 128
 	rang=$(($(sleep 0.2; hw_counter roce0 doorbells) - was))
 	[ $rang -ge $best ] || best=$rang
 done
