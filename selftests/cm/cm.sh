@@ -141,13 +141,19 @@ else
 fi
 
 # Who is not expected is told so, and at once.
-start=$SECONDS
-refused "nobody listens: rejected" "REJECTED" timeout 30 ip netns exec a rping -c -a 192.168.77.2 -p 7999 -C 1
+refused_at_once() { # NAME REGEX COMMAND...
+	local name=$1 regex=$2 start=$SECONDS patience=${RUN_PATIENCE:-1}
+
+	shift 2
+	refused "$name" "$regex" timeout $((60 * patience)) "$@"
+	between $((SECONDS - start)) 0 $((20 * patience)) "and at once: seconds"
+}
+
+refused_at_once "nobody listens: rejected" "REJECTED" ip netns exec a rping -c -a 192.168.77.2 -p 7999 -C 1
 serve 7174 rping -s -a 192.168.77.2 -C 1 || not_ok "a listener"
 # what nobody answers is UNREACHABLE as well, with -110: this is IB_SIDR_UNSUPPORTED
-refused "a datagram's caller at a connection's port: rejected" $'UNREACHABLE, error: 1\n' \
-	timeout 30 ip netns exec a udaddy -s 192.168.77.2 -c 1
-between $((SECONDS - start)) 0 $((20 * ${RUN_PATIENCE:-1})) "refusals come at once: seconds"
+refused_at_once "a datagram's caller at a connection's port: rejected" $'UNREACHABLE, error: 1\n' \
+	ip netns exec a udaddy -s 192.168.77.2 -c 1
 run "and the listener is still there" timeout 60 ip netns exec a rping -c -a 192.168.77.2 -C 1 -V
 wait_pid 30 "$server"
 
