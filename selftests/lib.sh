@@ -210,6 +210,13 @@ need() { # PROGRAM...
 	done
 }
 
+# Debian's python, which has pyverbs: another one in PATH has not.
+PYTHON=/usr/bin/python3
+
+has_pyverbs() {
+	[ -x $PYTHON ] && $PYTHON -c 'import pyverbs.device' 2>/dev/null
+}
+
 need_bin() { # PROGRAM...
 	local p
 

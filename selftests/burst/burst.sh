@@ -8,7 +8,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 need tcpdump
-[ -x /usr/bin/python3 ] || skip_all "needs /usr/bin/python3"
+[ -x "$PYTHON" ] || skip_all "needs $PYTHON"
 two_hosts xfer
 
 # What v1 receives from a
