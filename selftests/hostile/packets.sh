@@ -26,7 +26,17 @@ spread() { # PROCESSORS, as a mask
 
 spread=$(ip netns exec a cat /sys/class/net/v0/queues/rx-0/rps_cpus 2>/dev/null)
 all="every_rc ${LONG:+every_rc4} every_uc every_ud every_xrc truncated responses notified remembered
-	strange_srq fuzz"
+	strange_srq"
+probe sch_tbf
+for t in "uncounted:tbf rate 20mbit burst 100k limit 8m"; do
+	if tc -n a qdisc add dev v0 root ${t#*:} 2>/dev/null; then
+		tc -n a qdisc del dev v0 root
+		all="$all ${t%%:*}"
+	else
+		skip "${t%%:*}" "no qdisc ${t#*:} in this kernel"
+	fi
+done
+all="$all fuzz"
 for t in ${HOSTILE:-$all}; do
 	if [ "$t" = fuzz ]; then spread "$spread"; else spread 0; fi
 	tap_from "$t" "$BIN/hostile" -d roce0 -D roce1 "$t"

@@ -548,6 +548,17 @@ static unsigned int answers(struct answer *got, uint32_t to)
 	return num;
 }
 
+/* The next that comes for @to. Return: false if none does. */
+static bool next_answer(struct answer *a, uint32_t to)
+{
+	const double end = now() + PATIENCE;
+
+	while (now() < end)
+		if (see(a, MSG_DONTWAIT) && a->num == to && a->opcode != GAP_REPORT)
+			return true;
+	return false;
+}
+
 static void control_up(void)
 {
 	victim_create(&control, RC, V6, 0xffff);
@@ -1031,6 +1042,69 @@ static void remembered(void)
 	victim_destroy(&v);
 }
 
+#define READ_REQUEST 0x0c
+#define ATOMIC_WRITE 0x1d
+
+/* Of @value, @n packets behind the expected one */
+static void atomic_write(const struct victim *v, uint32_t n, uint64_t value)
+{
+	static struct pkt k;
+
+	build(&k, v, ATOMIC_WRITE, v->psn + n);
+	put(k.b + k.len - 12, value, 8);
+	seal(&k, v->how);
+	put_out(&k, v->how);
+}
+
+/*
+ * More ATOMIC WRITEs than there are resources, while there is a READ to be answered: rdma_rxe, which
+ * counts neither these nor FLUSHes, sends them. Each is done and answered in its turn.
+ */
+static void uncounted(void)
+{
+	enum { LEN = 3 << 20, PKTS = LEN / MTU, WRITES = 20 };
+	struct ibv_mr *mr = mr_make(&ea, LEN, IBV_ACCESS_REMOTE_READ);
+	unsigned int num = 0, naks = 0, i;
+	static struct pkt k;
+	struct answer a;
+	struct victim v;
+
+	victim_create(&v, RC, V6, 1);
+	prepare(&v, IBV_QPS_RTS, NONE);
+	/* a queue that holds whole bursts, headers of their packets and all */
+	command("tc -n a qdisc add dev v0 root tbf rate 20mbit burst 100k limit 8m");
+	build_len(&k, &v, READ_REQUEST, v.psn, 0, LEN);
+	put(addr_of(&k, READ_REQUEST), (uintptr_t)mr->addr, 8);
+	put(addr_of(&k, READ_REQUEST) + 8, mr->rkey, 4);
+	seal(&k, V6);
+	put_out(&k, V6);
+	for (i = 0; i < WRITES; i++)
+		atomic_write(&v, PKTS + i, i + 1);
+	while (num < WRITES && next_answer(&a, v.num)) {
+		const uint32_t n = (a.psn - v.psn) & 0xffffff;
+
+		if (n < PKTS)
+			continue;
+		if (n != PKTS + num)
+			break;
+		if (kind_of(&a) == NAK_SEQ) {
+			naks++;
+			atomic_write(&v, n, num + 1);
+		} else if (kind_of(&a) == DATA) {
+			num++;
+		} else {
+			break;
+		}
+	}
+	is(num, WRITES, "ATOMIC WRITEs behind a READ, answered in their order");
+	ok(naks, "those that found no resource were asked for again: %u", naks);
+	is(get((uint8_t *)room->addr + 64, 8), num, "the last one was done last");
+	is(qp_state(v.qp), IBV_QPS_RTS, "and the connection lives");
+	command("tc -n a qdisc del dev v0 root");
+	victim_destroy(&v);
+	mr_drop(mr);
+}
+
 /*
  * XRC: a message for one queue whose second packet names another, of a domain that is a
  * stranger's: what has been taken ends where it was taken, and the stranger hears nothing.
@@ -1346,7 +1420,7 @@ static void beside_end(void)
 	pair_destroy(&beside_pair);
 }
 
-static void with_all(void (*fn)(void))
+static void with_room(void (*fn)(void))
 {
 	cpu_set_t one;
 
@@ -1373,19 +1447,25 @@ static void with_all(void (*fn)(void))
 			  IBV_ACCESS_REMOTE_ATOMIC);
 	if (!room)
 		die("reg_mr");
-	/* what is sent from one processor arrives in its order; the thread below goes anywhere */
-	beside_start();
+	/* what is sent from one processor arrives in its order */
 	CPU_ZERO(&one);
 	CPU_SET(sched_getcpu(), &one);
 	sched_setaffinity(0, sizeof(one), &one);
 	control_up();
 	fn();
 	victim_destroy(&control);
-	beside_end();
 	if (ibv_dereg_mr(room) || ibv_close_xrcd(xrcd))
 		die("dereg");
 	xrcd = NULL;
 	free(around);
+}
+
+/* Its thread may run anywhere. */
+static void with_all(void (*fn)(void))
+{
+	beside_start();
+	with_room(fn);
+	beside_end();
 }
 
 /* --- a fuzzer ---------------------- */
@@ -1842,6 +1922,7 @@ static const struct test tests[] = {
 	TEST(notified, .with = with_all),
 	TEST(remembered, .with = with_all),
 	TEST(strange_srq, .with = with_all),
+	TEST(uncounted, .with = with_room),
 	TEST(fuzz, .with = with_all),
 };
 

@@ -938,33 +938,24 @@ static void recv_flush_memory(struct sroce_qp *qp, const struct sroce_rx *rx)
 	take_resource(qp, pkt, 1, 0);
 }
 
-/* By enum wire_class */
+/*
+ * By enum wire_class. @uncounted: requesters count READs and ATOMICs against the peer's resources,
+ * but rdma_rxe neither of these.
+ */
 static const struct recv_op {
 	void (*take)(struct sroce_qp *qp, const struct sroce_rx *rx);
 	enum sroce_counter counter;
 	bool resource;
+	bool uncounted;
 	bool unreliable;
 } recv_ops[] = {
-	[WIRE_CLASS_SEND] = { recv_send, SROCE_CNT_RX_SEND, false, true },
-	[WIRE_CLASS_WRITE] = { recv_write, SROCE_CNT_RX_WRITE, false, true },
-	[WIRE_CLASS_READ] = { recv_read, SROCE_CNT_RX_READ, true, false },
-	[WIRE_CLASS_ATOMIC] = { recv_atomic, SROCE_CNT_RX_ATOMIC, true, false },
-	[WIRE_CLASS_ATOMIC_WRITE] = { recv_atomic_write, SROCE_CNT_RX_ATOMIC, true, false },
-	[WIRE_CLASS_FLUSH] = { recv_flush_memory, SROCE_CNT_RX_FLUSH, true, false },
+	[WIRE_CLASS_SEND] = { recv_send, SROCE_CNT_RX_SEND, false, false, true },
+	[WIRE_CLASS_WRITE] = { recv_write, SROCE_CNT_RX_WRITE, false, false, true },
+	[WIRE_CLASS_READ] = { recv_read, SROCE_CNT_RX_READ, true, false, false },
+	[WIRE_CLASS_ATOMIC] = { recv_atomic, SROCE_CNT_RX_ATOMIC, true, false, false },
+	[WIRE_CLASS_ATOMIC_WRITE] = { recv_atomic_write, SROCE_CNT_RX_ATOMIC, true, true, false },
+	[WIRE_CLASS_FLUSH] = { recv_flush_memory, SROCE_CNT_RX_FLUSH, true, true, false },
 };
-
-static void recv_execute(struct sroce_qp *qp, const struct sroce_rx *rx)
-{
-	const struct recv_op *op = &recv_ops[rx->pkt.op->class];
-
-	if (rx->pkt.op->flags & WIRE_START)
-		sroce_qp_count_at(qp, op->counter, 1);
-	/* neither within another message, nor more than can be remembered */
-	if (op->resource && (qp->rq.op != SROCE_RECV_IDLE || !resource_free(qp)))
-		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
-	else
-		op->take(qp, rx);
-}
 
 /* A packet is missing: the requester is told once, 9.7.5.1.3. */
 static void recv_gap(struct sroce_qp *qp)
@@ -976,6 +967,35 @@ static void recv_gap(struct sroce_qp *qp)
 	rq->nak_sent = true;
 	respond(qp, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
 	sroce_qp_count(qp, SENT_SEQ_NAK);
+}
+
+/*
+ * It finds no resource, and is lost: the NAK leaves when all before it have been answered, which is
+ * when there are some, and its requester sends it again. What follows is kept.
+ */
+static void recv_postpone(struct sroce_qp *qp)
+{
+	/* it may have been missing before that */
+	qp->rq.nak_sent = false;
+	recv_gap(qp);
+}
+
+static void recv_execute(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	const struct recv_op *op = &recv_ops[rx->pkt.op->class];
+	const bool within = qp->rq.op != SROCE_RECV_IDLE;
+
+	if (op->uncounted && !within && qp->rq.max_res && !resource_free(qp)) {
+		recv_postpone(qp);
+		return;
+	}
+	if (rx->pkt.op->flags & WIRE_START)
+		sroce_qp_count_at(qp, op->counter, 1);
+	/* neither within another message, nor more than can be remembered */
+	if (op->resource && (within || !resource_free(qp)))
+		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
+	else
+		op->take(qp, rx);
 }
 
 /* What is missing is worth a report: each time, or to a requester that goes back, now and then. */
