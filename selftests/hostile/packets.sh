@@ -28,7 +28,8 @@ spread=$(ip netns exec a cat /sys/class/net/v0/queues/rx-0/rps_cpus 2>/dev/null)
 all="every_rc ${LONG:+every_rc4} every_uc every_ud every_xrc truncated responses notified remembered
 	strange_srq"
 probe sch_tbf
-for t in "uncounted:tbf rate 20mbit burst 100k limit 8m"; do
+probe sch_netem
+for t in "uncounted:tbf rate 20mbit burst 100k limit 8m" "refused:netem limit 1"; do
 	if tc -n a qdisc add dev v0 root ${t#*:} 2>/dev/null; then
 		tc -n a qdisc del dev v0 root
 		all="$all ${t%%:*}"

@@ -417,6 +417,7 @@ struct rq {
 	u16 twice;
 	/* what its owner has written, and not sent */
 	bool giving_ack;
+	u8 giving;
 	struct res *owed;
 	struct res before;
 	struct res done;

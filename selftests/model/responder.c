@@ -718,6 +718,7 @@ static bool resp_step(void)
 		return false;
 	}
 	rq->respond = false;
+	rq->giving = syndrome;
 	/* an ACK names the last packet that arrived, a NAK the first that did not */
 	write_small(WIRE_ACKNOWLEDGE, wire_aeth_is_ack(syndrome) ? rq->ack_psn : rq->epsn,
 		    syndrome, rq->msn, 0, &rq->burst);
@@ -726,14 +727,27 @@ static bool resp_step(void)
 	return true;
 }
 
-/* give_res() and give_ack(), once it is written */
+/*
+ * What did not get out: an acknowledgement is asked for again. A NAK is not, so the next packet out
+ * of order is answered again, unless there is another NAK to be said by now.
+ */
+static void ack_unsaid(u8 syndrome)
+{
+	if (wire_aeth_is_ack(syndrome))
+		return;
+	if (!rq->respond || wire_aeth_is_ack(rq->syndrome)) {
+		rq->nak_sent = false;
+		rq->not_ready = false;
+	}
+}
+
+/* give_res() and give_ack(), once it is written. What is refused is lost here. */
 static void resp_given(void)
 {
 	if (!rq->giving_ack)
 		res_done(rq->owed, &rq->before, &rq->done);
-	/* an acknowledgement that is lost is asked for again, a NAK is not */
 	if (burst_send(&rq->burst, false) && rq->giving_ack)
-		rq->nak_sent = false;
+		ack_unsaid(rq->giving);
 }
 
 /* The owner is at it. Where that takes time, others come meanwhile. */

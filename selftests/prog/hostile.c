@@ -1106,6 +1106,57 @@ static void uncounted(void)
 }
 
 /*
+ * The victim's own queue has room for one packet, which is the answer of another. What it has to
+ * say waits for that, and is said once.
+ */
+static void refused(void)
+{
+	static const struct {
+		const char *what;
+		enum fault fault;
+		uint8_t opcode;
+		int kind;
+	} tries[] = {
+		{ "an acknowledgement", NONE, 0x04, ACK },
+		{ "a NAK of a gap", PSN_NEXT, 0x04, NAK_SEQ },
+		{ "an RNR NAK", NO_RECV, 0x04, RNR },
+		{ "a NAK that ends the connection", BAD_RKEY, 0x0a, NAK_ACC },
+	};
+	struct answer got[MAX_ANSWERS];
+	struct victim before, v;
+	static struct pkt k[2];
+
+	victim_create(&before, RC, V6, 1);
+	victim_create(&v, RC, V6, 2);
+	for (unsigned int i = 0; i < ARRAY_SIZE(tries); i++) {
+		unsigned int num = 0, good = 0;
+		long long dropped;
+
+		/* on a busy machine there may be room by then */
+		do {
+			prepare(&before, IBV_QPS_RTS, NONE);
+			prepare(&v, IBV_QPS_RTS, tries[i].fault);
+			build(&k[0], &before, 0x04, before.psn);
+			seal(&k[0], V6);
+			build_fault(&k[1], &v, tries[i].opcode, tries[i].fault);
+			command("tc -n a qdisc add dev v0 root netem delay 40ms limit 1");
+			dropped = hw_counter(&ea, "tx_dropped");
+			put_out(&k[0], V6);
+			put_out(&k[1], V6);
+			good += next_answer(got, v.num) && kind_of(got) == tries[i].kind;
+			num++;
+			dropped = hw_counter(&ea, "tx_dropped") - dropped;
+			command("tc -n a qdisc del dev v0 root");
+		} while (!dropped && num < 50);
+		ok(dropped, "%s is refused", tries[i].what);
+		is(good, num, "and is said when there is room");
+		is(answers(got, v.num), 0, "once");
+	}
+	victim_destroy(&v);
+	victim_destroy(&before);
+}
+
+/*
  * XRC: a message for one queue whose second packet names another, of a domain that is a
  * stranger's: what has been taken ends where it was taken, and the stranger hears nothing.
  */
@@ -1923,6 +1974,7 @@ static const struct test tests[] = {
 	TEST(remembered, .with = with_all),
 	TEST(strange_srq, .with = with_all),
 	TEST(uncounted, .with = with_room),
+	TEST(refused, .with = with_room),
 	TEST(fuzz, .with = with_all),
 };
 

@@ -479,16 +479,25 @@ static bool write_ack(struct sroce_qp *qp, u8 syndrome, u32 psn, u32 msn,
 {
 	if (!write_small(qp, WIRE_ACKNOWLEDGE, psn, syndrome, msn, 0, b))
 		return false;
-	sroce_qp_count(qp, SENT_ACK);
 	trace_sroce_respond(qp, psn, syndrome);
 	return true;
 }
 
-/* A NAK that did not get out: the next packet out of order is answered again. */
-static void ack_unsaid(struct sroce_qp *qp)
+/*
+ * What did not get out: an acknowledgement is asked for again. A NAK is not, so the next packet out
+ * of order is answered again, unless there is another NAK to be said by now.
+ */
+static void ack_unsaid(struct sroce_qp *qp, u8 syndrome)
 {
-	spin_lock_bh(&qp->rq.lock);
-	qp->rq.nak_sent = false;
+	struct sroce_rq *rq = &qp->rq;
+
+	if (wire_aeth_is_ack(syndrome))
+		return;
+	spin_lock_bh(&rq->lock);
+	if (!rq->respond || wire_aeth_is_ack(rq->syndrome)) {
+		rq->nak_sent = false;
+		rq->not_ready = false;
+	}
 	sroce_qp_unlock(qp);
 }
 
@@ -512,20 +521,37 @@ static bool resp_blocked(struct sroce_qp *qp)
 	return atomic_read(&qp->num->resp_skbs) >= RESP_SKBS;
 }
 
+/* A queue has refused an answer @now. Return: this one is lost. */
+static bool refused_for_good(struct sroce_rq *rq, ktime_t now)
+{
+	if (!rq->refusals)
+		rq->refused = now;
+	rq->refusals = min(rq->refusals + 1, RESP_DOUBLED + 1);
+	/* and often enough: it may not have been offered meanwhile */
+	return rq->refusals > RESP_DOUBLED &&
+	       ktime_after(now, ktime_add_ns(rq->refused, RESP_REFUSED_NS));
+}
+
+/* It is offered again when there may be room. */
+static void resp_backoff(struct sroce_qp *qp, ktime_t now)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	rq->held = atomic_read(&qp->num->resp_skbs);
+	rq->backoff = ktime_add_ns(now, SROCE_BACKOFF_NS << (rq->refusals - 1));
+	/* it looks at the time, and waits; or there is room by now, and who owns the side goes on */
+	if (!resp_blocked(qp))
+		set_bit(SROCE_RESP_WORK, &rq->flags);
+}
+
 /* Return: false if it is lost. */
 static bool resp_refused(struct sroce_qp *qp, struct sroce_res *slot,
 			 const struct sroce_res *before, const struct sroce_res *after)
 {
 	const ktime_t now = ktime_get();
 	struct sroce_rq *rq = &qp->rq;
-	bool lost;
+	const bool lost = refused_for_good(rq, now);
 
-	if (!rq->refusals)
-		rq->refused = now;
-	rq->refusals = min(rq->refusals + 1, RESP_DOUBLED + 1);
-	/* and often enough: it may not have been offered meanwhile */
-	lost = rq->refusals > RESP_DOUBLED &&
-	       ktime_after(now, ktime_add_ns(rq->refused, RESP_REFUSED_NS));
 	spin_lock_bh(&rq->lock);
 	if (!lost)
 		res_refused(rq, slot, before, after);
@@ -535,11 +561,28 @@ static bool resp_refused(struct sroce_qp *qp, struct sroce_res *slot,
 	sroce_qp_unlock(qp);
 	if (lost)
 		return false;
-	rq->held = atomic_read(&qp->num->resp_skbs);
-	rq->backoff = ktime_add_ns(now, SROCE_BACKOFF_NS << (rq->refusals - 1));
-	/* it looks at the time, and waits; or there is room by now, and who owns the side goes on */
-	if (!resp_blocked(qp))
-		set_bit(SROCE_RESP_WORK, &rq->flags);
+	resp_backoff(qp, now);
+	return true;
+}
+
+/*
+ * An acknowledgement is due as before, or one that goes further. A NAK is, if what it names has not
+ * come since. Return: false if it is lost.
+ */
+static bool ack_refused(struct sroce_qp *qp, u8 syndrome, u32 psn)
+{
+	const ktime_t now = ktime_get();
+	struct sroce_rq *rq = &qp->rq;
+
+	if (refused_for_good(rq, now))
+		return false;
+	spin_lock_bh(&rq->lock);
+	if (!rq->respond && (wire_aeth_is_ack(syndrome) || rq->epsn == psn)) {
+		rq->respond = true;
+		rq->syndrome = syndrome;
+	}
+	sroce_qp_unlock(qp);
+	resp_backoff(qp, now);
 	return true;
 }
 
@@ -588,16 +631,25 @@ static bool give_res(struct sroce_qp *qp, struct sroce_res *slot, struct sroce_r
 	return result != RESP_FAULT && (res->next != before.next || result == RESP_ACCESS);
 }
 
+/* Return: there may be more to say. */
 static bool give_ack(struct sroce_qp *qp, u8 syndrome, u32 psn, u32 msn, struct sroce_burst *b)
 {
-	bool written = write_ack(qp, syndrome, psn, msn, b);
+	const bool written = write_ack(qp, syndrome, psn, msn, b);
+	struct sroce_rq *rq = &qp->rq;
+	int err;
 
 	sroce_burst_seal(b);
-	/* an acknowledgement that is lost is asked for again, a NAK is not */
-	if (!written || sroce_burst_send(b)) {
-		sroce_qp_count(qp, TX_DROPPED);
-		ack_unsaid(qp);
+	err = written ? sroce_burst_send(b) : -ENOMEM;
+	if (likely(!err)) {
+		if (unlikely(rq->refusals))
+			rq->refusals = 0;
+		sroce_qp_count(qp, SENT_ACK);
+		return true;
 	}
+	sroce_qp_count(qp, TX_DROPPED);
+	if (err == -ENOBUFS && ack_refused(qp, syndrome, psn))
+		return false;
+	ack_unsaid(qp, syndrome);
 	return true;
 }
 
@@ -700,6 +752,9 @@ static bool resp_step(struct sroce_qp *qp)
 		give_cnp(qp);
 	if (unlikely(READ_ONCE(rq->greet)))
 		give_greeting(qp);
+	/* a queue that has just refused one answer is not offered the next */
+	if (unlikely(rq->backoff) && resp_blocked(qp))
+		return false;
 	spin_lock_bh(&rq->lock);
 	owed = next_owed(rq);
 	if (owed)
@@ -727,7 +782,7 @@ static bool resp_step(struct sroce_qp *qp)
 	if (!resp_start(qp, &b)) {
 		sroce_qp_count(qp, TX_NO_ROUTE);
 		if (respond)
-			ack_unsaid(qp);
+			ack_unsaid(qp, syndrome);
 		/* what could not be read out is asked for again */
 		return false;
 	}

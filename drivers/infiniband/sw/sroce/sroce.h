@@ -1286,7 +1286,7 @@ enum sroce_resp_flag {
  *	being given
  * @num_parts: how many
  * @resp_fault: of memory that a READ's response comes from
- * @refusals: of responses, in a row, by what sends them
+ * @refusals: of answers, in a row, by what sends them
  * @refused: when the first of these was
  * @backoff: nothing is given until then, after one; 0 without
  * @held: skbs that the stack had then: with fewer, there may be room sooner
