@@ -23,7 +23,7 @@ probe sch_tbf
 probe sch_prio
 probe sch_netem
 for t in "answers:tbf rate 5mbit burst 70k limit 4m" "little_room:tbf rate 5mbit burst 70k limit 100k" \
-	priority:prio; do
+	"read_ended:tbf rate 8mbit burst 100k limit 8m" priority:prio; do
 	if tc -n a qdisc add dev v0 root ${t#*:} 2>/dev/null; then
 		tc -n a qdisc del dev v0 root
 		tests_of corners "${t%%:*}"

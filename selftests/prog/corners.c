@@ -812,6 +812,72 @@ static void read_denied(void)
 	pair_destroy(&p);
 }
 
+/*
+ * Who answers a READ ends the connection: by a request of its own that fails, or as the peer's next
+ * one is wrong. Then the memory goes that is read. Of the first nothing more is answered, and there is
+ * nothing else to be told; of the second the READ fails, which was before it.
+ */
+static void read_ended(void)
+{
+	enum { LEN = 6 << 20 };
+	const struct pair_opts o = { .sq = 4, .rq = 4, .sge = 1, .buf = LEN,
+				     .access = IBV_ACCESS_REMOTE_WRITE };
+	static const char *const how[] = { "a request of its own", "the peer's next one" };
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(how); i++) {
+		struct ibv_async_event ev;
+		long long given;
+		struct ibv_mr *mr;
+		struct pair p;
+
+		pair_create(&p, &ea, &eb, &o);
+		p.conn.mtu = IBV_MTU_1024;
+		p.conn.rd_atomic = 1;
+		/* 1 s, for one that is not answered; or 17 s */
+		p.conn.timeout = i ? 22 : 18;
+		p.conn.retry_cnt = 1;
+		pair_connect(&p);
+		mr = ibv_reg_mr(eb.pd, p.buf[1], LEN, IBV_ACCESS_REMOTE_READ);
+		if (!mr)
+			die("reg_mr");
+		/* it takes a third of it, and lets go of that slowly */
+		command("tc -n b qdisc add dev v1 root tbf rate 8mbit burst 100k limit 8m");
+		given = hw_counter(&eb, "tx_pkts");
+		if (POST(p.qp[0], .wr_id = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = SIG,
+			 .sg_list = SGE(p.buf[0], LEN, p.mr[0]->lkey), .num_sge = 1,
+			 .wr.rdma = { (uintptr_t)p.buf[1], mr->rkey }))
+			die("post READ");
+		wait_counter(&eb, "tx_pkts", given);
+		if (i == 0) {
+			if (POST(p.qp[1], .wr_id = 2, .opcode = IBV_WR_SEND, .num_sge = 1,
+				 .sg_list = SGE(p.buf[1], 8, ~p.mr[1]->lkey)))
+				die("post SEND");
+			wc_is(p.scq[1], 2, IBV_WC_LOC_PROT_ERR, NULL, "%s fails", how[i]);
+		} else {
+			if (POST(p.qp[0], .wr_id = 3, .opcode = IBV_WR_RDMA_WRITE, .num_sge = 1,
+				 .sg_list = SGE(p.buf[0], 8, p.mr[0]->lkey),
+				 .wr.rdma = { (uintptr_t)p.buf[1], ~p.mr[1]->rkey }))
+				die("post WRITE");
+			event_is(&eb, IBV_EVENT_QP_ACCESS_ERR, p.qp[1], "%s fails", how[i]);
+		}
+		is_state(p.qp[1], IBV_QPS_ERR, "the responder");
+		given = hw_counter(&eb, "tx_pkts");
+		if (ibv_dereg_mr(mr))
+			die("dereg_mr");
+		/* the NAK is behind what the queue has */
+		if (!i)
+			command("tc -n b qdisc del dev v1 root");
+		wc_is(p.scq[0], 1, i ? IBV_WC_REM_ACCESS_ERR : IBV_WC_RETRY_EXC_ERR, NULL,
+		      "the READ, after %s", how[i]);
+		if (i)
+			command("tc -n b qdisc del dev v1 root");
+		else
+			is(hw_counter(&eb, "tx_pkts"), given, "nothing more of it has been given");
+		ok(!event_wait(&eb, &ev, 0.2), "the responder hears of nothing else");
+		pair_destroy(&p);
+	}
+}
+
 static long long band(unsigned int n)
 {
 	char cmd[80];
@@ -982,6 +1048,7 @@ static const struct test tests[] = {
 	TEST(answers),
 	TEST(little_room),
 	TEST(read_denied),
+	TEST(read_ended),
 	TEST(priority),
 	TEST(last_word),
 	TEST(ud_nowhere),

@@ -202,8 +202,28 @@ void sroce_qp_error_locked(struct sroce_qp *qp)
 	sroce_recv_flush(qp);
 }
 
+/*
+ * Nothing is read for the peer any more, and what is behind a READ can't be said then. What has
+ * been done is acknowledged still: its completion may be what the program ends for.
+ */
+static void end_answers(struct sroce_rq *rq)
+{
+	if (rq->num_owed)
+		rq->respond = false;
+	rq->num_owed = 0;
+	rq->num_res = 0;
+}
+
+/* Not for what the peer has sent: that is answered, and what was before it. */
+static void error_of_ours(struct sroce_qp *qp)
+{
+	if (qp->state != IB_QPS_RESET && qp->state != IB_QPS_ERR)
+		end_answers(&qp->rq);
+	sroce_qp_error_locked(qp);
+}
+
 /**
- * sroce_qp_error - move a queue pair to ERR
+ * sroce_qp_error - move a queue pair to ERR, and answer its peer no more
  * @qp: queue pair
  *
  * Process context or softirq, also by the owner of the send side.
@@ -211,7 +231,7 @@ void sroce_qp_error_locked(struct sroce_qp *qp)
 void sroce_qp_error(struct sroce_qp *qp)
 {
 	spin_lock_bh(&qp->rq.lock);
-	sroce_qp_error_locked(qp);
+	error_of_ours(qp);
 	sroce_qp_unlock(qp);
 }
 
@@ -228,7 +248,7 @@ void sroce_qp_send_error(struct sroce_qp *qp)
 
 	spin_lock_bh(&rq->lock);
 	if (qp->transport != WIRE_UC && qp->transport != WIRE_UD) {
-		sroce_qp_error_locked(qp);
+		error_of_ours(qp);
 	} else if (qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD) {
 		trace_sroce_state(qp, qp->state, IB_QPS_SQE);
 		WRITE_ONCE(qp->state, IB_QPS_SQE);
@@ -772,18 +792,9 @@ static void enter_rts(struct sroce_qp *qp)
 		WRITE_ONCE(qp->sq.q.ring->flags, SROCE_RING_NEED_WAKEUP);
 }
 
-/*
- * Nothing is read for the peer any more, and what is behind a READ can't be said then. What has
- * been done is acknowledged still: its completion may be what the program ends for.
- */
 static void enter_err(struct sroce_qp *qp)
 {
-	struct sroce_rq *rq = &qp->rq;
-
-	if (rq->num_owed)
-		rq->respond = false;
-	rq->num_owed = 0;
-	rq->num_res = 0;
+	end_answers(&qp->rq);
 	sroce_recv_flush(qp);
 }
 

@@ -386,12 +386,15 @@ static void resp_refuse(struct sroce_qp *qp, u32 psn)
 {
 	struct sroce_rq *rq = &qp->rq;
 
-	sroce_qp_count(qp, SENT_ERR_NAK);
 	rq->num_owed = 0;
 	rq->num_res = 0;
 	rq->epsn = psn;
 	rq->syndrome = WIRE_AETH_NAK | WIRE_NAK_REM_ACCESS;
 	rq->respond = true;
+	/* what ended it has been said here, and to the peer is, by this NAK, which is of before that */
+	if (qp->state == IB_QPS_ERR)
+		return;
+	sroce_qp_count(qp, SENT_ERR_NAK);
 	sroce_qp_event(qp, IB_EVENT_QP_ACCESS_ERR);
 	sroce_qp_error_locked(qp);
 	/* what it was to send is flushed */
