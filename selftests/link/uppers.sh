@@ -99,6 +99,8 @@ for type in vlan macvlan bridge bond; do
 	# another one keeps the route
 	ip -n a addr add fd77::9/64 dev x0 nodad
 	upper_goes "$type: its IPv6 address" fd77:: ip -n a addr del fd77::1/64 dev x0
+	tap_from "$type" "$BIN/states" -d roce0 -D roce1 -g 192.168.77.1 -G 192.168.77.2 \
+		--down "ip -n a link set x0 mtu 700" --up "ip -n a link set x0 mtu 1500" too_small
 	# the port takes what the upper does not
 	ip -n a link set x0 mtu 700
 	# a bond gives its own to its ports

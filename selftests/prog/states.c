@@ -599,6 +599,17 @@ static void again(void)
 	pair_destroy(&q);
 }
 
+/* The netdev of side 0's GID takes no packet of the path MTU any more (--down), and then does again. */
+static void too_small(void)
+{
+	go(IBV_QPS_SQD);
+	command(cmd_down);
+	is(modify(IBV_QPS_SQD, IBV_QP_AV), EINVAL, "in SQD, an address whose packets would be too large");
+	command(cmd_up);
+	is(modify(IBV_QPS_SQD, IBV_QP_AV), 0, "and one whose packets are not");
+	go(IBV_QPS_RESET);
+}
+
 static void with_pair(void (*fn)(void))
 {
 	pair_create(&p, &ea, &eb, NULL);
@@ -617,6 +628,7 @@ static const struct test tests[] = {
 	TEST(drained),
 	TEST(post, .with = with_pair),
 	TEST(again),
+	TEST(too_small, .with = with_pair),
 };
 
 int main(int argc, char **argv)

@@ -856,6 +856,7 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
 	struct sroce_res *res = NULL;
 	struct sroce_path path;
+	enum ib_mtu path_mtu;
 	u32 port_mtu;
 	int err;
 
@@ -871,7 +872,9 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 				      mask & IB_QP_DEST_QPN ? attr->dest_qp_num : qp->dqpn);
 		if (err)
 			return err;
-		if (mask & IB_QP_PATH_MTU && attr->path_mtu > sroce_path_mtu(&attr->ah_attr))
+		/* in SQD, the address changes alone, and may be one of another netdev */
+		path_mtu = mask & IB_QP_PATH_MTU ? attr->path_mtu : qp->attr.path_mtu;
+		if (path_mtu > sroce_path_mtu(&attr->ah_attr))
 			return -EINVAL;
 	}
 
