@@ -45,11 +45,13 @@ static void works(struct pair *p, const char *what)
 static void rnr_late(void)
 {
 	struct conn c = conn_default;
+	long long counted;
 	struct pair p;
 	int i;
 
 	c.min_rnr_timer = 20;	/* 10 ms */
 	pair_up(&p, &ea, &eb, &c);
+	counted = counter_of(&eb, "rx_send_requests");
 	for (i = 0; i < 3; i++) {
 		pattern_fill(p.buf[0] + i * 8192, i, 0, 8000);
 		if (pair_send(&p, 0, 10 + i, i * 8192, 8000, SIG))
@@ -64,6 +66,10 @@ static void rnr_late(void)
 		wc_is(p.scq[0], 10 + i, IBV_WC_SUCCESS, NULL, "send %d", i);
 		ok(pattern_check(p.buf[1] + i * 8192, i, 0, 8000) < 0, "its bytes");
 	}
+	if (counter_of(&eb, "rx_send_requests"))
+		is(counter_of(&eb, "rx_send_requests") - counted, 3, "each is counted once");
+	else
+		skip("the device does not count them", "each is counted once");
 	works(&p, "afterwards");
 	pair_destroy(&p);
 }

@@ -989,13 +989,14 @@ static void recv_execute(struct sroce_qp *qp, const struct sroce_rx *rx)
 		recv_postpone(qp);
 		return;
 	}
-	if (rx->pkt.op->flags & WIRE_START)
-		sroce_qp_count_at(qp, op->counter, 1);
 	/* neither within another message, nor more than can be remembered */
 	if (op->resource && (within || !resource_free(qp)))
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
 	else
 		op->take(qp, rx);
+	/* one that has to wait comes again */
+	if (rx->pkt.op->flags & WIRE_START && !qp->rq.fault.active && !qp->rq.not_ready)
+		sroce_qp_count_at(qp, op->counter, 1);
 }
 
 /* What is missing is worth a report: each time, or to a requester that goes back, now and then. */
@@ -1143,11 +1144,33 @@ bool sroce_recv_fits(const struct sroce_recv_wqe *wqe, u32 len)
 	return len <= room;
 }
 
+/* Into a receive request, if there is one that it fits. */
+static void take_datagram(struct sroce_qp *qp, const struct sroce_rx *rx, struct sroce_cqe *cqe)
+{
+	struct sroce_rq *rq = &qp->rq;
+	enum recv_result result;
+	u8 grh[GRH_LEN] __aligned(4);
+
+	if (!take_wqe(qp))
+		return;
+	if (!sroce_recv_fits(rq->wqe, cqe->byte_len)) {
+		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
+		return;
+	}
+	make_grh(rx, grh);
+	result = place(qp, NULL, grh, sizeof(grh));
+	if (result == RECV_DONE)
+		result = place_payload(qp, rx);
+	if (!recv_ok(qp, result))
+		return;
+	WRITE_ONCE(rq->news, rq->news + 1);
+	complete_message(qp, &rx->pkt, cqe);
+}
+
 /* 9.8.3: nothing that a stranger sends may end this queue pair */
 static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	const struct wire_pkt *pkt = &rx->pkt;
-	struct sroce_rq *rq = &qp->rq;
 	struct sroce_cqe cqe = {
 		.byte_len = GRH_LEN + pkt->payload_len,
 		.src_qp = pkt->src_qpn,
@@ -1155,8 +1178,6 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 		.wc_flags = SROCE_WC_GRH,
 		.sl = rx->ipv6 ? SROCE_SL_IPV6 : SROCE_SL_IPV4,
 	};
-	enum recv_result result;
-	u8 grh[GRH_LEN] __aligned(4);
 
 	if (rx->vlan != SROCE_NO_VLAN) {
 		cqe.wc_flags |= SROCE_WC_VLAN;
@@ -1176,21 +1197,10 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
 		return;
 	}
-	sroce_qp_count(qp, RX_SEND);
-	if (!take_wqe(qp))
-		return;
-	if (!sroce_recv_fits(rq->wqe, cqe.byte_len)) {
-		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
-		return;
-	}
-	make_grh(rx, grh);
-	result = place(qp, NULL, grh, sizeof(grh));
-	if (result == RECV_DONE)
-		result = place_payload(qp, rx);
-	if (!recv_ok(qp, result))
-		return;
-	WRITE_ONCE(rq->news, rq->news + 1);
-	complete_message(qp, pkt, &cqe);
+	take_datagram(qp, rx, &cqe);
+	/* one that has to wait comes again */
+	if (!qp->rq.fault.active)
+		sroce_qp_count(qp, RX_SEND);
 }
 
 static void recv_dispatch(struct sroce_qp *qp, struct sroce_rx *rx)
