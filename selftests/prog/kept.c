@@ -345,6 +345,49 @@ static void aged(void)
 	pair_destroy(&p);
 }
 
+/* So does what a requester keeps, of a READ that nobody answers meanwhile. */
+static void aged_responses(void)
+{
+	const long long most = (2 * KEPT_AGE + patience_times()) * 1000;
+	const uint64_t key = next_key++;
+	struct count before, got;
+	uint8_t body[MTU];
+	double forged, end;
+	uint32_t psn;
+	struct pair p;
+
+	up(&p, CHUNK);
+	if (qp_to(p.qp[0], IBV_QPS_RESET) || qp_to(p.qp[1], IBV_QPS_RESET))
+		die("modify_qp");
+	/* 4 s, and up to 17 s seven times again */
+	p.conn.timeout = 20;
+	pair_connect(&p);
+	pattern_fill(p.buf[1], key, 0, CHUNK);
+	memset(p.buf[0], 0, CHUNK);
+	pattern_fill(body, next_key++, 0, MTU);
+	psn = p.psn[0];
+	if (qp_to(p.qp[1], IBV_QPS_RESET))
+		die("modify_qp");
+	pair_request(&p, IBV_WR_RDMA_READ, CHUNK);
+	before = count(&ea);
+	forge_pkt(forgers[1], &p, 1, READ_RESPONSE_MIDDLE, psn + 2, body, MTU);
+	wait_counter(&ea, "rx_kept", before.kept);
+	forged = now();
+	end = forged + 3 * KEPT_AGE * patience_times();
+	do {
+		sleep_ms(10);
+		got = count(&ea);
+	} while (got.dropped == before.dropped && now() < end);
+	between((now() - forged) * 1e3, KEPT_AGE * 1000, most, "ms until a response is dropped");
+	is(got.dropped - before.dropped, 1, "it is counted");
+	qp_connect(p.qp[1], &eb, p.psn[1], &(struct peer) {
+		.qpn = p.qp[0]->qp_num, .psn = psn, .gid = ea.gid }, &p.conn);
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "then the READ is answered");
+	is(pattern_check(p.buf[0], key, 0, CHUNK), -1, "every byte, and none of that");
+	works(&p, "after");
+	pair_destroy(&p);
+}
+
 /* The responder is reset: what comes of a READ's response is forged. Then it is there again. */
 static void responses(void)
 {
@@ -980,6 +1023,7 @@ static const struct test tests[] = {
 	TEST(empty),
 	TEST(far_ahead),
 	TEST(aged),
+	TEST(aged_responses),
 	TEST(responses),
 	TEST(link_full),
 	TEST(waiting),

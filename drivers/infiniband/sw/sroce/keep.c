@@ -371,34 +371,47 @@ static bool aged(const struct sroce_late *late)
 	return (u32)jiffies - late->since > KEPT_MAX_AGE;
 }
 
+/* From the front on: behind one that is young, there may be older ones for a while. */
+static bool drop_aged(struct sroce_qp *qp, struct sroce_kept *kept)
+{
+	struct sroce_late *late;
+	bool any = false;
+
+	while ((late = sroce_kept_first(kept)) && aged(late)) {
+		sroce_kept_take(qp, kept, late);
+		sroce_late_free(late);
+		sroce_qp_count(qp, RX_KEPT_DROPPED);
+		any = true;
+	}
+	return any;
+}
+
 /**
  * sroce_kept_expire - drop what has waited longer for its turn than a recovery takes
  * @qp: queue pair; its receive lock is held
  *
- * From the front on: behind one that is young, there may be older ones for a while.
- *
- * Return: the packet whose turn comes first then, or NULL.
+ * Return: the request whose turn comes first then, or NULL.
  */
 struct sroce_late *sroce_kept_expire(struct sroce_qp *qp)
 {
 	struct sroce_rq *rq = &qp->rq;
-	struct sroce_late *late;
 
-	while ((late = sroce_kept_first(&rq->kept)) && aged(late)) {
-		sroce_kept_take(qp, &rq->kept, late);
-		sroce_late_free(late);
-		sroce_qp_count(qp, RX_KEPT_DROPPED);
-		/* who was told of a gap before it has not heard, or was not meant */
+	/* who was told of a gap before it has not heard, or was not meant */
+	if (drop_aged(qp, &rq->kept))
 		rq->nak_sent = false;
-	}
-	return late;
+	return sroce_kept_first(&rq->kept);
 }
 
+/* Of responses as well; who has the side may be about to take them. */
 static void expire(struct sroce_qp *qp)
 {
 	spin_lock_bh(&qp->rq.lock);
 	sroce_kept_expire(qp);
 	sroce_qp_unlock(qp);
+	if (!READ_ONCE(qp->sq.kept.num) || !sroce_send_try_claim(qp))
+		return;
+	drop_aged(qp, &qp->sq.kept);
+	sroce_send_release(qp);
 }
 
 /**
