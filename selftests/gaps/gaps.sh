@@ -22,6 +22,11 @@ done
 for t in lost_write lost_send lost_read first_lost local_first misjudged flood; do
 	tap_from "$t" "$BIN/gaps" -d roce0 -D roce1 $t
 done
+# and longer: what the program does meanwhile is done before the first answer
+for d in w0 w1; do
+	tc -n w qdisc change dev $d root netem limit 100000 delay 150ms
+done
+tap_from paged_out "$BIN/gaps" -d roce0 -D roce1 paged_out
 for d in w0 w1; do
 	tc -n w qdisc del dev $d root
 done

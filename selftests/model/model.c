@@ -47,6 +47,7 @@ static const char *const seen_names[NUM_SEEN] = {
 	[SEEN_STOPPED] = "stopped",
 	[SEEN_LIES] = "lies",
 	[SEEN_REFUSED] = "refused",
+	[SEEN_NO_MEMORY] = "no_memory",
 	[SEEN_CORRUPT] = "corrupt",
 	[SEEN_LOST] = "lost",
 	[SEEN_SENT] = "packets",
@@ -248,7 +249,7 @@ void check_retries(u8 syndrome)
 	const ktime_t waited = ktime_get() - w.progress;
 	const u32 tries = 1 + w.plan.retry_cnt;
 
-	if (sends_of_oldest() < tries && !w.plan.refuse)
+	if (sends_of_oldest() < tries && !w.plan.refuse && !w.plan.no_memory)
 		failed("gives up after %u sendings, syndrome %#x, with %u retries",
 		       sends_of_oldest(), syndrome, w.plan.retry_cnt);
 	if (w.naks < tries && waited < (tries - w.naks) * least)
@@ -364,6 +365,7 @@ static void plan_network(struct plan *p)
 	p->reorder = rnd_often_none(200);
 	p->corrupt = rnd_often_none(50);
 	p->refuse = chance(750) ? 0 : rnd_below(60);
+	p->no_memory = chance(750) ? 0 : rnd_below(60);
 	p->late = rnd_often_none(500);
 	p->delay = (2 + rnd_below(20)) * NSEC_PER_USEC << rnd_below(8);
 	p->jitter = p->delay * rnd_from(1, 4) + 100 * NSEC_PER_USEC;

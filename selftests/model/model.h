@@ -17,7 +17,7 @@
  *	model.c						schedules, and what has to hold
  *
  * Not here, as it makes no difference to what is proven: XRC, tag matching, keys
- * but for a wrong one, memory that has to be paged in, lists of more than one
+ * but for a wrong one, memory that has to be paged in (but that it stops the requester), lists of more than one
  * piece, SQD, congestion (pace.c: a window is the schedule's, and stays so), and the
  * shortcuts for the middle of a message (sroce_recv_middle, sroce_ack_middle,
  * send_middles), which do what is done here for each packet.
@@ -489,6 +489,7 @@ struct plan {
 	u32 reorder;
 	u32 corrupt;
 	u32 refuse;			/* the device's queue is full */
+	u32 no_memory;			/* a packet can't be written yet */
 	u32 late;			/* the send side is somebody else's */
 	ktime_t delay;
 	ktime_t jitter;			/* of those that overtake others */
@@ -538,6 +539,7 @@ enum seen {
 	SEEN_STOPPED,
 	SEEN_LIES,
 	SEEN_REFUSED,
+	SEEN_NO_MEMORY,
 	SEEN_CORRUPT,
 	SEEN_LOST,
 	SEEN_SENT,

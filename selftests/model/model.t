@@ -143,7 +143,9 @@ plant "what follows a part of a READ is sent as one" requester.c \
 plant "a part of a READ is longer than what is missing" requester.c \
 	'/^static enum send_result send_missing/,/^}/s/psn) \* MTU/& + MTU/'
 plant "a gap that a turn does not end begins where it did" requester.c \
-	'/^static bool sweep_gap/,/^}/s/gap->psn = sq->psn_nxt;//'
+	'/^static void swept_gap/,/^}/s/gap->psn = sq->psn_nxt;//'
+plant "what a sweep could not send is nobody's" requester.c \
+	'/^static enum send_result send_gaps/,/^}/s/sweep->due |= gap->due;/sweep->due |= gap->due \&\& res == SENT;/'
 plant "reports that end now here, now there, are news" sweep.c \
 	's/if (!implied && wire_psn_diff(end, old.end) > 0)/if (1)/'
 plant "NAKs of now this request, now that, are news" sweep.c \

@@ -648,7 +648,6 @@ static enum send_result send_flush(struct send_turn *turn)
 		send_seek(turn->start);
 		return SEND_BACK;
 	}
-	turn->start = sq->psn_nxt;
 	return SENT;
 }
 
@@ -761,6 +760,14 @@ static enum send_result send_packet(struct send_turn *turn)
 		if (res != SENT)
 			return res;
 	}
+	if (!turn->burst.num)
+		turn->start = sq->psn_nxt;
+	/* or its page is not there */
+	if (chance(w.plan.no_memory)) {
+		seen[SEEN_NO_MEMORY]++;
+		retry_backoff();
+		return SEND_STOP;
+	}
 	p = burst_reserve(&turn->burst, len);
 	wire_bth_put(p, opcode, 0, (u8)pad, PKEY, RESPONDER_QPN, ask, sq->psn_nxt);
 	put_headers(turn, row->flags, off, p + WIRE_BTH_LEN);
@@ -872,16 +879,13 @@ static struct send_place place_save(void)
 	};
 }
 
-static void place_restore(struct send_turn *turn, const struct send_place *place,
-			  enum send_result *flushed)
+static void place_restore(const struct send_place *place)
 {
-	*flushed = send_flush(turn);
 	sq->nxt = place->nxt;
 	sq->psn_nxt = place->psn_nxt;
 	sq->sge_off = place->sge_off;
 	sq->flight = place->flight;
 	sq->unasked = place->unasked;
-	turn->start = place->psn_nxt;
 }
 
 static enum send_result repair_one(struct send_turn *turn)
@@ -892,11 +896,12 @@ static enum send_result repair_one(struct send_turn *turn)
 
 	send_seek(sq->repair.psn);
 	res = send_alone(turn, place.psn_nxt, &end);
-	place_restore(turn, &place, &flushed);
+	flushed = send_flush(turn);
+	place_restore(&place);
 	/* refused, or not even written: it is still to be sent */
 	if (flushed != SENT)
 		return flushed;
-	if (end == sq->repair.psn)
+	if (res == SEND_BACK || end == sq->repair.psn)
 		return res;
 	sq->repair.due = false;
 	repair_sent(end);
@@ -958,21 +963,30 @@ static bool gap_open(const struct gap *gap, u32 psn_nxt)
 	return wire_psn_diff(end, sq->psn_una) > 0 && wire_psn_diff(end, psn_nxt) <= 0;
 }
 
-/* As much of a gap as a turn takes. Return: if that is not all, false. */
-static bool sweep_gap(struct send_turn *turn, struct gap *gap, enum send_result *res)
+/* As much of a gap as a turn takes: up to psn_nxt, if that leaves. */
+static enum send_result sweep_gap(struct send_turn *turn, const struct gap *gap)
 {
 	const u32 end = wire_psn_add(gap->psn, gap->num);
 
 	send_seek(wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn);
 	turn->ask_psn = wire_psn_add(end, -1U);
-	*res = send_gap(turn, end);
-	if (wire_psn_diff(sq->psn_nxt, end) < 0) {
+	return send_gap(turn, end);
+}
+
+/*
+ * A gap has been swept, and all before psn_nxt has left: what has not is still due, whatever it
+ * was that stopped it.
+ */
+static void swept_gap(struct gap *gap, ktime_t now)
+{
+	const u32 end = wire_psn_add(gap->psn, gap->num);
+
+	if (wire_psn_diff(sq->psn_nxt, end) >= 0) {
+		gaps_sent(gap, now);
+	} else if (wire_psn_diff(sq->psn_nxt, gap->psn) > 0) {
 		gap->num = (u16)wire_psn_diff(end, sq->psn_nxt);
 		gap->psn = sq->psn_nxt;
-		return false;
 	}
-	gaps_sent(gap, ktime_get());
-	return true;
 }
 
 /* A request that is missing, as a whole: it has not been answered. */
@@ -980,7 +994,7 @@ static enum send_result sweep_request(struct send_turn *turn, u32 psn_nxt)
 {
 	struct sweep *sweep = &sq->sweep;
 	const bool implied = sweep->implied;
-	enum send_result res = SENT;
+	enum send_result res;
 
 	sweep->request.due &= gap_open(&sweep->request, psn_nxt);
 	if (!sweep->request.due)
@@ -989,10 +1003,36 @@ static enum send_result sweep_request(struct send_turn *turn, u32 psn_nxt)
 	trace("request psn=%u again", sweep->request.psn);
 	sweep->implied = false;
 	turn->request = true;
-	sweep_gap(turn, &sweep->request, &res);
+	res = sweep_gap(turn, &sweep->request);
+	/* by itself: it is behind the gaps */
+	if (send_flush(turn) != SENT)
+		res = SEND_BACK;
+	swept_gap(&sweep->request, ktime_get());
 	turn->request = false;
 	sweep->implied = implied;
 	return res;
+}
+
+/* All that is due, by PSN, as far as a turn takes it. Return: some of it was. */
+static bool sweep_gaps(struct send_turn *turn, u32 psn_nxt, enum send_result *res)
+{
+	bool any = false;
+	u32 i;
+
+	for (i = 0; i < sq->sweep.num && *res == SENT && turn->budget; i++) {
+		const struct gap *gap = &sq->sweep.gap[i];
+
+		if (!gap->due || !gap_open(gap, psn_nxt))
+			continue;
+		any = true;
+		*res = sweep_gap(turn, gap);
+		if (wire_psn_diff(sq->psn_nxt, wire_psn_add(gap->psn, gap->num)) < 0)
+			break;
+	}
+	/* psn_nxt goes back to what has not left */
+	if (send_flush(turn) != SENT)
+		*res = SEND_BACK;
+	return any;
 }
 
 /* What is known to be missing, as much as a turn takes; the rest in the next. */
@@ -1000,23 +1040,27 @@ static enum send_result send_gaps(struct send_turn *turn)
 {
 	struct sweep *sweep = &sq->sweep;
 	const struct send_place place = place_save();
-	enum send_result res, flushed;
+	enum send_result res;
+	bool any;
 	u32 i;
 
 	turn->alone = true;
 	res = sweep_request(turn, place.psn_nxt);
-	for (i = 0; i < sweep->num && res == SENT && turn->budget; i++) {
+	any = sweep_gaps(turn, place.psn_nxt, &res);
+	turn->alone = false;
+	sweep->due = sweep->request.due;
+	for (i = 0; i < sweep->num; i++) {
 		struct gap *gap = &sweep->gap[i];
 
-		if (gap->due && gap_open(gap, place.psn_nxt) && !sweep_gap(turn, gap, &res))
-			break;
+		if (!gap->due || !gap_open(gap, place.psn_nxt))
+			continue;
+		if (any)
+			swept_gap(gap, ktime_get());
+		sweep->due |= gap->due;
 	}
-	turn->alone = false;
-	/* what could not be sent is asked for again */
-	sweep->due = res == SENT && (sweep->request.due || i < sweep->num);
-	place_restore(turn, &place, &flushed);
+	place_restore(&place);
 	repair_swept();
-	return flushed != SENT ? flushed : res;
+	return res;
 }
 
 static enum send_result send_repair(struct send_turn *turn)
@@ -1040,7 +1084,6 @@ static void send_packets(struct send_turn *turn)
 
 	if (sq->rnr_wait || sq->backoff != KTIME_MAX)
 		return;
-	turn->start = sq->psn_nxt;
 	if (sq->repair.due || sq->repair.hold || sq->sweep.due)
 		res = send_repair(turn);
 	while (turn->budget && res == SENT && flight_open() && send_ready()) {
@@ -1052,7 +1095,7 @@ static void send_packets(struct send_turn *turn)
 		res = send_flush(turn);
 	if (res == SEND_BACK)
 		retry_backoff();
-	else if (turn->owes)
+	else if (turn->owes && sq->backoff == KTIME_MAX)
 		failed("a message has ended, and nothing behind it asks");
 }
 

@@ -201,7 +201,8 @@ bool gaps_under_way(ktime_t now)
 {
 	const struct gap *gap = find_again(&sq->sweep, sq->psn_una);
 
-	return gap && (gap->due || !overdue(gap, now));
+	/* with no sweep, nobody sends it */
+	return gap && (gap->due ? sq->sweep.due : !overdue(gap, now));
 }
 
 ktime_t gaps_due(ktime_t now)
@@ -512,11 +513,21 @@ void gaps_request(u32 psn)
 	sq->sweep.due = true;
 }
 
+/* It could be sent, and is to be. */
+static bool waits(const struct gap *gap)
+{
+	const u32 end = gap_end(gap);
+
+	return gap->due && wire_psn_diff(end, sq->psn_una) > 0 &&
+	       wire_psn_diff(end, sq->psn_nxt) <= 0;
+}
+
 /* What is remembered of PSNs is of those that are out. */
 void gaps_audit(void)
 {
 	const struct sweep *sweep = &sq->sweep;
 	const struct gap *oldest = find_gap(sweep, sq->psn_una);
+	u32 i;
 
 	if (wire_psn_diff(sweep->newest, sq->psn_una) < 0 ||
 	    wire_psn_diff(sweep->newest, sq->psn_end) > 0 ||
@@ -527,4 +538,7 @@ void gaps_audit(void)
 	if (!sq->err && oldest && oldest->held && !sq->repair.out &&
 	    sq->timer > oldest->sent + (s64)sq->order.wait)
 		failed("PSN %u is held, and nobody comes for it", sq->psn_una);
+	for (i = 0; i < sweep->num && !sq->err && !sweep->due; i++)
+		if (waits(&sweep->gap[i]))
+			failed("PSN %u is missing, and nobody sends it", sweep->gap[i].psn);
 }

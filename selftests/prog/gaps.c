@@ -6,11 +6,13 @@
  */
 #define _GNU_SOURCE
 #include <endian.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -364,6 +366,52 @@ static void local_first(void)
 	ibv_dereg_mr(mr);
 }
 
+/*
+ * Of a burst that is to be sent again, the second half has been paged out meanwhile: it is brought,
+ * and all of it is sent then. The peer says nothing more within a gap.
+ */
+static void paged_out(void)
+{
+	enum { NUM = 24, GONE = 100 };
+	static const struct loss run = { "a burst", GONE - NUM / 2, NUM, NUM, 1 };
+	const uint64_t key = next_key++;
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+	struct pair p;
+	void *mem;
+
+	mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	mr = mem == MAP_FAILED ? NULL : ibv_reg_mr(ea.pd, mem, LEN, IBV_ACCESS_ON_DEMAND);
+	if (!mr) {
+		skip("no on-demand regions", "packets that are sent again from pages that are gone");
+		return;
+	}
+	up(&p, 22);
+	warm_up(&p);
+	pattern_fill(mem, key, 0, LEN);
+	memset(p.buf[1], 0, LEN);
+	mark();
+	lose(&p, THERE, &run);
+	errno = POST(p.qp[0], .wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = SIG,
+		     .sg_list = SGE(mem, LEN, mr->lkey), .num_sge = 1,
+		     .wr.rdma = { (uintptr_t)p.buf[1], p.mr[1]->rkey });
+	if (errno)
+		die("post_send");
+	/* all has left, and nothing has come back yet */
+	for (int i = 0; i < 5000 && relay_carried(THERE) + relay_dropped() < PKTS; i++)
+		usleep(1000);
+	if (madvise((char *)mem + GONE * MTU, LEN - GONE * MTU, MADV_DONTNEED))
+		die("madvise");
+	ok(cq_wait(p.scq[0], &wc, PATIENCE) && wc.status == IBV_WC_SUCCESS,
+	   "a WRITE whose pages go before it is sent again");
+	is(pattern_check(p.buf[1], key, 0, LEN), -1, "every byte");
+	is(since(0, TIMEOUTS), 0, "no timeout");
+	between(since(0, PROBES), 0, NUM / 6, "not one after the other: probes");
+	pair_destroy(&p);
+	ibv_dereg_mr(mr);
+	munmap(mem, LEN);
+}
+
 /* --- what a peer should not send --------------------------------------------------------------- */
 
 /* Side 1's host sends what is forged. */
@@ -705,6 +753,7 @@ static const struct test tests[] = {
 	TEST(misjudged),
 	TEST(first_lost),
 	TEST(local_first),
+	TEST(paged_out),
 };
 
 int main(int argc, char **argv)

@@ -272,7 +272,8 @@ bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now)
 {
 	const struct sroce_gap *gap = find_again(&sq->sweep, sq->psn_una);
 
-	return gap && (gap->due || !overdue(sq, gap, now));
+	/* with no sweep, nobody sends it */
+	return gap && (gap->due ? sq->sweep.due : !overdue(sq, gap, now));
 }
 
 /**

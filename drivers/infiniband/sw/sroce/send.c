@@ -299,7 +299,6 @@ static enum send_result send_flush(struct send_turn *turn)
 	} else {
 		qp->sq.refusals = 0;
 	}
-	turn->start = qp->sq.psn_nxt;
 	if (!qp_reliable(qp))
 		sroce_ack_advance(qp, qp->sq.psn_nxt);
 	return SENT;
@@ -367,7 +366,6 @@ static enum send_result send_start(struct send_turn *turn)
 	if (qp_reliable(qp))
 		sroce_burst_ect(&turn->burst);
 	turn->started = true;
-	turn->start = sq->psn_nxt;
 	sq->no_route = false;
 	return SENT;
 }
@@ -606,6 +604,8 @@ static enum send_result send_packet(struct send_turn *turn)
 		if (res != SENT)
 			return res;
 	}
+	if (!turn->burst.skb || !turn->burst.num_pkts)
+		turn->start = sq->psn_nxt;
 	p = sroce_burst_reserve(&turn->burst, len);
 	if (!p) {
 		sroce_retry_backoff(qp);
@@ -896,18 +896,14 @@ static struct send_place place_save(const struct sroce_sq *sq)
 }
 
 /*
- * What is sent again leaves, and the requester goes on from where it was. Return:
+ * What was sent again has left, and the requester goes on from where it was. Return:
  * false if it does not: a list has become wrong meanwhile, which fails as any
  * that is sent again.
  */
-static bool place_restore(struct send_turn *turn, const struct send_place *place,
-			  enum send_result *flushed)
+static bool place_restore(struct sroce_sq *sq, const struct send_place *place)
 {
-	struct sroce_sq *sq = &turn->qp->sq;
-	const struct sroce_swqe *swqe;
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 
-	*flushed = send_flush(turn);
-	swqe = sq_wqe(sq, sq->nxt);
 	/* one that was not sent has been wrong from the start, and waits for its turn */
 	if (sq->nxt != sq->fetched && swqe->sent && swqe->status)
 		return false;
@@ -917,7 +913,6 @@ static bool place_restore(struct send_turn *turn, const struct send_place *place
 	sq->sge_off = place->sge_off;
 	sq->flight = place->flight;
 	sq->unasked = place->unasked;
-	turn->start = place->psn_nxt;
 	return true;
 }
 
@@ -932,7 +927,8 @@ static enum send_result repair_one(struct send_turn *turn)
 
 	sroce_send_seek(qp, sq->repair.psn);
 	res = send_alone(turn, place.psn_nxt, &end);
-	if (!place_restore(turn, &place, &flushed))
+	flushed = send_flush(turn);
+	if (!place_restore(sq, &place))
 		return SENT;
 	/* refused, some of it or all, or not even written: it is still to be sent */
 	if (flushed != SENT)
@@ -1013,8 +1009,8 @@ static bool gap_open(const struct sroce_sq *sq, const struct sroce_gap *gap, u32
 	return wire_psn_diff(end, sq->psn_una) > 0 && wire_psn_diff(end, psn_nxt) <= 0;
 }
 
-/* As much of a gap as a turn takes. Return: if that is not all, false. */
-static bool sweep_gap(struct send_turn *turn, struct sroce_gap *gap, enum send_result *res)
+/* As much of a gap as a turn takes: up to psn_nxt, if that leaves. */
+static enum send_result sweep_gap(struct send_turn *turn, const struct sroce_gap *gap)
 {
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
@@ -1022,32 +1018,69 @@ static bool sweep_gap(struct send_turn *turn, struct sroce_gap *gap, enum send_r
 
 	sroce_send_seek(qp, wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn);
 	turn->ask_psn = wire_psn_add(end, -1);
-	*res = send_gap(turn, end);
-	if (wire_psn_diff(sq->psn_nxt, end) < 0) {
+	return send_gap(turn, end);
+}
+
+/*
+ * A gap has been swept, and all before psn_nxt has left: what has not is still due, whatever it
+ * was that stopped it.
+ */
+static void swept_gap(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
+{
+	const u32 end = wire_psn_add(gap->psn, gap->num);
+
+	if (wire_psn_diff(sq->psn_nxt, end) >= 0) {
+		sroce_gaps_sent(sq, gap, now);
+	} else if (wire_psn_diff(sq->psn_nxt, gap->psn) > 0) {
 		gap->num = wire_psn_diff(end, sq->psn_nxt);
 		gap->psn = sq->psn_nxt;
-		return false;
 	}
-	sroce_gaps_sent(sq, gap, ktime_get());
-	return true;
 }
 
 /* A request that is missing, as a whole: it has not been answered. */
 static enum send_result sweep_request(struct send_turn *turn, u32 psn_nxt)
 {
-	struct sroce_sweep *sweep = &turn->qp->sq.sweep;
+	struct sroce_sq *sq = &turn->qp->sq;
+	struct sroce_sweep *sweep = &sq->sweep;
 	const bool implied = sweep->implied;
-	enum send_result res = SENT;
+	enum send_result res;
 
-	sweep->request.due &= gap_open(&turn->qp->sq, &sweep->request, psn_nxt);
+	sweep->request.due &= gap_open(sq, &sweep->request, psn_nxt);
 	if (!sweep->request.due)
 		return SENT;
 	sweep->implied = false;
 	turn->request = true;
-	sweep_gap(turn, &sweep->request, &res);
+	res = sweep_gap(turn, &sweep->request);
+	/* by itself: it is behind the gaps */
+	if (send_flush(turn) != SENT)
+		res = SEND_BACK;
+	swept_gap(sq, &sweep->request, ktime_get());
 	turn->request = false;
 	sweep->implied = implied;
 	return res;
+}
+
+/* All that is due, by PSN, as far as a turn takes it. Return: some of it was. */
+static bool sweep_gaps(struct send_turn *turn, u32 psn_nxt, enum send_result *res)
+{
+	struct sroce_sq *sq = &turn->qp->sq;
+	bool any = false;
+	u32 i;
+
+	for (i = 0; i < sq->sweep.num && *res == SENT && turn->budget; i++) {
+		const struct sroce_gap *gap = &sq->sweep.gap[i];
+
+		if (!gap->due || !gap_open(sq, gap, psn_nxt))
+			continue;
+		any = true;
+		*res = sweep_gap(turn, gap);
+		if (wire_psn_diff(sq->psn_nxt, wire_psn_add(gap->psn, gap->num)) < 0)
+			break;
+	}
+	/* psn_nxt goes back to what has not left */
+	if (send_flush(turn) != SENT)
+		*res = SEND_BACK;
+	return any;
 }
 
 /* What is known to be missing, as much as a turn takes; the rest in the next. */
@@ -1057,24 +1090,28 @@ static enum send_result send_gaps(struct send_turn *turn)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_sweep *sweep = &sq->sweep;
 	const struct send_place place = place_save(sq);
-	enum send_result res, flushed;
+	enum send_result res;
+	bool any;
 	u32 i;
 
 	turn->alone = true;
 	res = sweep_request(turn, place.psn_nxt);
-	for (i = 0; i < sweep->num && res == SENT && turn->budget; i++) {
+	any = sweep_gaps(turn, place.psn_nxt, &res);
+	turn->alone = false;
+	sweep->due = sweep->request.due;
+	for (i = 0; i < sweep->num; i++) {
 		struct sroce_gap *gap = &sweep->gap[i];
 
-		if (gap->due && gap_open(sq, gap, place.psn_nxt) && !sweep_gap(turn, gap, &res))
-			break;
+		if (!gap->due || !gap_open(sq, gap, place.psn_nxt))
+			continue;
+		if (any)
+			swept_gap(sq, gap, ktime_get());
+		sweep->due |= gap->due;
 	}
-	turn->alone = false;
-	/* what could not be sent is asked for again */
-	sweep->due = res == SENT && (sweep->request.due || i < sweep->num);
-	if (!place_restore(turn, &place, &flushed))
+	if (!place_restore(sq, &place))
 		return SENT;
 	sroce_repair_swept(qp);
-	return flushed != SENT ? flushed : res;
+	return res;
 }
 
 /* Something is missing at the peer. Return: may more be sent? */
