@@ -75,6 +75,8 @@ static void ack_advance(u32 psn)
 
 	sq->psn_una = psn;
 	if (psn != from) {
+		if (wire_psn_diff(sq->psn_left, psn) < 0)
+			sq->psn_left = psn;
 		check_progress();
 		retry_acked();
 		gaps_moved((u32)wire_psn_diff(psn, from));

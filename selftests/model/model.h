@@ -288,6 +288,7 @@ struct sq {
 	u32 psn_una;
 	u32 psn_nxt;
 	u32 psn_end;
+	u32 psn_left;
 	u32 flight;
 	u32 num_rd;
 	u32 unasked;

@@ -557,11 +557,13 @@ static void retry_reset(void)
 struct send_turn {
 	struct burst burst;
 	u32 start;
+	u32 end;
 	u32 budget;
 	bool alone;
 	u32 ask_psn;
 	u32 read_len;
 	bool request;
+	u32 swept;
 	bool owes;
 	bool again;
 };
@@ -642,12 +644,37 @@ void send_seek(u32 psn)
 		sq->sge_off = (u32)wire_psn_diff(psn, swqe->first_psn) * MTU;
 }
 
+/* The stack has taken the burst: that much has been sent, or lost on its way. */
+static void send_taken(struct send_turn *turn)
+{
+	if (wire_psn_diff(turn->end, sq->psn_left) > 0)
+		sq->psn_left = turn->end;
+	if (turn->swept)
+		order_again(turn->swept, turn->request);
+	turn->swept = 0;
+}
+
+/* It would not have it: none of it was sent, or is timed. What left before it still is. */
+static void send_refused(struct send_turn *turn)
+{
+	const bool held = sq->rtt_held;
+
+	turn->swept = 0;
+	send_seek(turn->start);
+	sq->rtt_held = held;
+	if (wire_psn_diff(sq->rtt_psn, sq->psn_left) >= 0)
+		sq->rtt_start = 0;
+}
+
 static enum send_result send_flush(struct send_turn *turn)
 {
-	if (turn->burst.num && burst_send(&turn->burst, true)) {
-		send_seek(turn->start);
+	if (!turn->burst.num)
+		return SENT;
+	if (burst_send(&turn->burst, true)) {
+		send_refused(turn);
 		return SEND_BACK;
 	}
+	send_taken(turn);
 	return SENT;
 }
 
@@ -687,7 +714,7 @@ static void send_sent(struct send_turn *turn, u32 psns, bool ask, bool last)
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
 	turn->owes = !ask && (turn->owes || (last && !turn->alone));
-	turn->again = sq->psn_nxt != sq->psn_end;
+	turn->again = wire_psn_diff(sq->psn_nxt, sq->psn_left) < 0;
 	if (turn->again) {
 		/* which of two sendings was acknowledged nobody knows (Karn) */
 		if (sq->psn_nxt == sq->rtt_psn)
@@ -696,6 +723,7 @@ static void send_sent(struct send_turn *turn, u32 psns, bool ask, bool last)
 		retry_time(sq->psn_nxt);
 	}
 	sq->psn_nxt = wire_psn_add(sq->psn_nxt, psns);
+	turn->end = sq->psn_nxt;
 	if (wire_psn_diff(sq->psn_nxt, sq->psn_end) > 0)
 		sq->psn_end = sq->psn_nxt;
 	if (last) {
@@ -925,7 +953,7 @@ static enum send_result send_missing(struct send_turn *turn, u32 end)
 	/* so much may come twice; of a READ request, all of its response */
 	num = turn->read_len ? wire_psn_diff(end, psn) : wire_psn_diff(sq->psn_nxt, psn);
 	if (res == SENT)
-		order_again((u32)num, turn->request);
+		turn->swept += (u32)num;
 	turn->read_len = 0;
 	return res;
 }
@@ -1136,6 +1164,7 @@ void requester_reset(u32 psn)
 	sq->psn_una = psn;
 	sq->psn_nxt = psn;
 	sq->psn_end = psn;
+	sq->psn_left = psn;
 	sq->kept.max_pkts = w.plan.kept_pkts[0];
 	sq->kept.max_bytes = w.plan.kept_bytes[0];
 	retry_reset();

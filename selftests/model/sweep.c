@@ -535,6 +535,10 @@ void gaps_audit(void)
 	    wire_psn_diff(sweep->end, sq->psn_end) > 0)
 		failed("PSNs %u to %u are out, but %u and %u have come", sq->psn_una, sq->psn_end,
 		       sweep->newest, sweep->end);
+	if (wire_psn_diff(sq->psn_nxt, sq->psn_left) > 0 ||
+	    wire_psn_diff(sq->psn_left, sq->psn_end) > 0)
+		failed("PSN %u is next, of %u, when %u have left", sq->psn_nxt, sq->psn_end,
+		       sq->psn_left);
 	if (!sq->err && oldest && oldest->held && !sq->repair.out &&
 	    sq->timer > oldest->sent + (s64)sq->order.wait)
 		failed("PSN %u is held, and nobody comes for it", sq->psn_una);

@@ -782,6 +782,42 @@ static void little_room(void)
 	pair_destroy(&p);
 }
 
+/*
+ * And a WRITE is longer than its requester's. What is refused was never sent: it counts once, when
+ * it leaves.
+ */
+static void little_room_write(void)
+{
+	enum { LEN = 4 << 20, MTU = 1024, PKTS = LEN / MTU };
+	const struct pair_opts o = { .sq = 4, .rq = 1, .sge = 1, .buf = LEN,
+				     .access = IBV_ACCESS_REMOTE_WRITE };
+	long long sent, refused, timeouts, probes, again;
+	struct pair p;
+
+	pair_create(&p, &ea, &eb, &o);
+	p.conn.mtu = IBV_MTU_1024;
+	p.conn.timeout = 20;
+	pair_connect(&p);
+	command("tc -n a qdisc add dev v0 root tbf rate 200mbit burst 70k limit 100k");
+	pattern_fill(p.buf[0], 6, 0, LEN);
+	memset(p.buf[1], 0, LEN);
+	sent = hw_counter(&ea, "tx_pkts");
+	refused = hw_counter(&ea, "tx_dropped");
+	timeouts = hw_counter(&ea, "local_ack_timeout_err");
+	probes = hw_counter(&ea, "tail_probes");
+	again = hw_counter(&ea, "retransmitted_pkts");
+	pair_request(&p, IBV_WR_RDMA_WRITE, LEN);
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a WRITE of 4 MiB");
+	is(pattern_check(p.buf[1], 6, 0, LEN), -1, "every byte");
+	between(hw_counter(&ea, "tx_dropped") - refused, 1, 1000000, "bursts that were refused");
+	is(hw_counter(&ea, "local_ack_timeout_err") - timeouts, 0, "no timeout");
+	again = hw_counter(&ea, "retransmitted_pkts") - again;
+	between(again, 0, hw_counter(&ea, "tail_probes") - probes, "packets sent again, by probes");
+	is(hw_counter(&ea, "tx_pkts") - sent, PKTS + again, "packets sent, in all");
+	command("tc -n a qdisc del dev v0 root");
+	pair_destroy(&p);
+}
+
 /* What the responder's own rules drop looks like a queue that is full: there is an end to it. */
 static void read_denied(void)
 {
@@ -1047,6 +1083,7 @@ static const struct test tests[] = {
 	TEST(way_gone),
 	TEST(answers),
 	TEST(little_room),
+	TEST(little_room_write),
 	TEST(read_denied),
 	TEST(read_ended),
 	TEST(priority),

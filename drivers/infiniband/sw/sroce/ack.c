@@ -77,6 +77,8 @@ void sroce_ack_advance(struct sroce_qp *qp, u32 psn)
 
 	sq->psn_una = psn;
 	if (psn != from) {
+		if (wire_psn_diff(sq->psn_left, psn) < 0)
+			sq->psn_left = psn;
 		sroce_retry_acked(qp);
 		sroce_gaps_moved(qp, wire_psn_diff(psn, from));
 	}

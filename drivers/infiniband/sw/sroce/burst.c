@@ -513,7 +513,8 @@ int sroce_burst_send(struct sroce_burst *b)
 		err = sroce_net_send(skb, b->net, b->ipv6);
 	trace_sroce_burst(b, len, err);
 	if (err) {
-		sroce_count_add(sdev, PORT_XMIT_DISCARDS, b->num_pkts);
+		if (err != -ENOBUFS)
+			sroce_count_add(sdev, PORT_XMIT_DISCARDS, b->num_pkts);
 		return err;
 	}
 	sroce_count_at(sdev, SROCE_CNT_PORT_UNI_XMIT + multicast, b->num_pkts);
@@ -522,13 +523,12 @@ int sroce_burst_send(struct sroce_burst *b)
 }
 
 /**
- * sroce_burst_flush - seal and send
+ * sroce_burst_flush - seal and send what is lost if the queue would not have it
  * @b: the burst; its path's lock is held
- *
- * Return: as sroce_burst_send().
  */
-int sroce_burst_flush(struct sroce_burst *b)
+void sroce_burst_flush(struct sroce_burst *b)
 {
 	sroce_burst_seal(b);
-	return sroce_burst_send(b);
+	if (sroce_burst_send(b) == -ENOBUFS)
+		sroce_count_add(qp_dev(b->num->qp), PORT_XMIT_DISCARDS, b->num_pkts);
 }

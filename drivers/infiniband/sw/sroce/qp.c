@@ -735,6 +735,7 @@ static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int m
 		sq->psn_una = attr->sq_psn & WIRE_PSN_MASK;
 		sq->psn_nxt = sq->psn_una;
 		sq->psn_end = sq->psn_una;
+		sq->psn_left = sq->psn_una;
 		sroce_gaps_reset(qp);
 		sroce_cwnd_reset(qp);
 	}

@@ -31,6 +31,13 @@
 /* Times that a queue may refuse a packet that nobody counts retries of: 32 ms and more (retry.c) */
 #define REFUSALS_MAX		64
 
+/* Packets, their payload, and those of them that had been sent before */
+struct send_count {
+	u32 pkts;
+	u32 bytes;
+	u32 again;
+};
+
 /* One turn at a send side. */
 struct send_turn {
 	struct sroce_qp *qp;
@@ -38,13 +45,15 @@ struct send_turn {
 	struct sroce_av *av;		/* UD: the address handle in use, held */
 	bool started;			/* @burst has a path; with @av, locked */
 	u32 start;			/* PSN of the first packet in @burst */
-	u32 pkts;			/* written, and not counted yet */
-	u32 bytes;			/* their payload */
+	u32 end;			/* and that behind the last packet that was written */
+	struct send_count written;	/* what is in @burst */
+	struct send_count left;		/* what the stack has taken, and is not counted yet */
 	u32 budget;
 	bool alone;			/* it is sent again by itself: sroce_repair, sroce_sweep */
 	u32 ask_psn;			/* then, the packet that asks for an acknowledgement */
 	u32 read_len;			/* then, bytes that a READ asks for at most */
 	bool request;			/* it is sweep.request */
+	u32 swept;			/* PSNs in @burst that may come twice by that */
 	bool owes;			/* a message has ended, and nothing since then has asked */
 	bool again;			/* the last packet has been sent before */
 	bool idle;			/* the ring has been found empty */
@@ -271,6 +280,36 @@ static bool refused_for_good(struct sroce_qp *qp)
 	return true;
 }
 
+/* The stack has taken the burst: that much has been sent, or lost on its way. */
+static void send_taken(struct send_turn *turn)
+{
+	struct sroce_sq *sq = &turn->qp->sq;
+
+	if (turn->written.pkts && wire_psn_diff(turn->end, sq->psn_left) > 0)
+		sq->psn_left = turn->end;
+	turn->left.pkts += turn->written.pkts;
+	turn->left.bytes += turn->written.bytes;
+	turn->left.again += turn->written.again;
+	turn->written = (struct send_count) {};
+	if (turn->swept)
+		sroce_order_again(sq, turn->swept, turn->request);
+	turn->swept = 0;
+}
+
+/* It would not have it: none of it was sent, or is timed. What left before it still is. */
+static void send_refused(struct send_turn *turn)
+{
+	struct sroce_sq *sq = &turn->qp->sq;
+	const bool held = sq->rtt_held;
+
+	turn->written = (struct send_count) {};
+	turn->swept = 0;
+	sroce_send_seek(turn->qp, turn->start);
+	sq->rtt_held = held;
+	if (wire_psn_diff(sq->rtt_psn, sq->psn_left) >= 0)
+		sq->rtt_start = 0;
+}
+
 /*
  * What is collected leaves. What has been refused was never sent: its PSNs are
  * still to be used. Nobody acknowledges unreliable packets: they are done.
@@ -293,12 +332,14 @@ static enum send_result send_flush(struct send_turn *turn)
 	if (err == -ENOBUFS) {
 		sroce_qp_count(qp, TX_DROPPED);
 		if (!refused_for_good(qp)) {
-			sroce_send_seek(qp, turn->start);
+			send_refused(turn);
 			return SEND_BACK;
 		}
+		sroce_count_add(qp_dev(qp), PORT_XMIT_DISCARDS, turn->written.pkts);
 	} else {
 		qp->sq.refusals = 0;
 	}
+	send_taken(turn);
 	if (!qp_reliable(qp))
 		sroce_ack_advance(qp, qp->sq.psn_nxt);
 	return SENT;
@@ -441,14 +482,14 @@ static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, b
 		if (takes_resource(swqe_op(sq, sq->nxt)))
 			sq->num_rd++;
 	}
-	turn->pkts++;
-	turn->bytes += payload;
+	turn->written.pkts++;
+	turn->written.bytes += payload;
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
 	turn->owes = !ask && (turn->owes || (last && !turn->alone));
-	turn->again = sq->psn_nxt != sq->psn_end;
+	turn->again = wire_psn_diff(sq->psn_nxt, sq->psn_left) < 0;
 	if (turn->again) {
-		sroce_qp_count(qp, RETRANSMITTED);
+		turn->written.again++;
 		/* which of two sendings was acknowledged nobody knows (Karn) */
 		if (sq->psn_nxt == sq->rtt_psn)
 			sq->rtt_start = 0;
@@ -456,6 +497,7 @@ static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, b
 		sroce_retry_time(qp, sq->psn_nxt);
 	}
 	sq->psn_nxt = wire_psn_add(sq->psn_nxt, psns);
+	turn->end = sq->psn_nxt;
 	if (wire_psn_diff(sq->psn_nxt, sq->psn_end) > 0)
 		sq->psn_end = sq->psn_nxt;
 	if (last) {
@@ -958,7 +1000,7 @@ static enum send_result send_missing(struct send_turn *turn, u32 end)
 	/* so much may come twice; of a READ request, all of its response */
 	num = turn->read_len ? wire_psn_diff(end, psn) : wire_psn_diff(sq->psn_nxt, psn);
 	if (res == SENT)
-		sroce_order_again(sq, num, turn->request);
+		turn->swept += num;
 	turn->read_len = 0;
 	return res;
 }
@@ -1168,11 +1210,13 @@ static void send_packets(struct send_turn *turn)
 	ask_late(turn);
 	if (res != SEND_BACK)
 		res = send_flush(turn);
-	if (turn->pkts) {
-		sroce_qp_count_add(qp, TX_PKTS, turn->pkts);
-		sroce_qp_count_add(qp, TX_BYTES, turn->bytes);
-		sroce_pace_sent(qp, turn->pkts, turn->bytes, false);
+	if (turn->left.pkts) {
+		sroce_qp_count_add(qp, TX_PKTS, turn->left.pkts);
+		sroce_qp_count_add(qp, TX_BYTES, turn->left.bytes);
+		sroce_pace_sent(qp, turn->left.pkts, turn->left.bytes, false);
 	}
+	if (unlikely(turn->left.again))
+		sroce_qp_count_add(qp, RETRANSMITTED, turn->left.again);
 	if (turn->av)
 		sroce_av_put(turn->av);
 	turn->av = NULL;

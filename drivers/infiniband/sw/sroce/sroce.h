@@ -1013,6 +1013,7 @@ enum sroce_sq_flag {
  * @psn_una: oldest packet that is not acknowledged
  * @psn_nxt: packet to be sent next, older ones than @psn_end again
  * @psn_end: packet to be sent for the first time next
+ * @psn_left: the packet behind all that the stack has taken: before @psn_end, if it refused some
  * @flight: request packets among those from @psn_una to @psn_nxt
  * @num_rd: requests that have left and wait for data: READ, ATOMIC and kin
  * @unasked: packets since the last one that asked for an acknowledgement
@@ -1078,6 +1079,7 @@ struct sroce_sq {
 	u32 psn_una;
 	u32 psn_nxt;
 	u32 psn_end;
+	u32 psn_left;
 	u32 flight;
 	u32 num_rd;
 	u32 unasked;
@@ -1958,7 +1960,7 @@ void sroce_burst_commit(struct sroce_burst *b);
 bool sroce_burst_ask(struct sroce_burst *b);
 void sroce_burst_seal(struct sroce_burst *b);
 int sroce_burst_send(struct sroce_burst *b);
-int sroce_burst_flush(struct sroce_burst *b);
+void sroce_burst_flush(struct sroce_burst *b);
 void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num, bool response);
 void sroce_burst_ect(struct sroce_burst *b);
 void sroce_burst_exit(void);
