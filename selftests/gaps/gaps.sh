@@ -26,7 +26,9 @@ done
 for d in w0 w1; do
 	tc -n w qdisc change dev $d root netem limit 100000 delay 150ms
 done
-tap_from paged_out "$BIN/gaps" -d roce0 -D roce1 paged_out
+for t in paged_out waits_for_page; do
+	tap_from "$t" "$BIN/gaps" -d roce0 -D roce1 $t
+done
 for d in w0 w1; do
 	tc -n w qdisc del dev $d root
 done

@@ -248,7 +248,7 @@ void repair_moved(void)
 /* All from psn_una on: a peer of whom nothing better is known gets it. */
 static void rest(ktime_t now)
 {
-	if (sq->repair.peer == PEER_KEEPS) {
+	if (sq->repair.peer == PEER_KEEPS || sq->repair.reports) {
 		repair(false);
 		sq->repair.blind = true;
 	} else {
@@ -260,7 +260,7 @@ void repair_acked(void)
 {
 	struct repair *r = &sq->repair;
 
-	if (!r->out || !r->told || !r->once || r->end != sq->psn_una)
+	if (!r->out || !r->told || !r->once || r->end != sq->psn_una || r->reports)
 		return;
 	/* one that has kept before may have been short of room */
 	if (r->peer == PEER_KEEPS) {

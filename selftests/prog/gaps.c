@@ -366,6 +366,39 @@ static void local_first(void)
 	ibv_dereg_mr(mr);
 }
 
+/* @len bytes that can be paged out and keep what is in them; NULL if @e has no on-demand regions */
+static struct ibv_mr *paged(struct end *e, size_t len, int access)
+{
+	void *mem = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return mem == MAP_FAILED ? NULL : ibv_reg_mr(e->pd, mem, len, access | IBV_ACCESS_ON_DEMAND);
+}
+
+static void page_out(const struct ibv_mr *mr, size_t from)
+{
+	if (madvise((char *)mr->addr + from, mr->length - from, MADV_DONTNEED))
+		die("madvise");
+}
+
+static void paged_drop(struct ibv_mr *mr)
+{
+	void *mem = mr->addr;
+	const size_t len = mr->length;
+
+	if (ibv_dereg_mr(mr) || munmap(mem, len))
+		die("dereg_mr");
+}
+
+static void begin_paged(struct pair *p, struct ibv_mr *from, struct ibv_mr *to)
+{
+	errno = POST(p->qp[0], .wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = SIG,
+		     .sg_list = SGE(from->addr, LEN, from->lkey), .num_sge = 1,
+		     .wr.rdma = { (uintptr_t)to->addr, to->rkey });
+	if (errno)
+		die("post_send");
+	p->psn[0] += PKTS;
+}
+
 /*
  * Of a burst that is to be sent again, the second half has been paged out meanwhile: it is brought,
  * and all of it is sent then. The peer says nothing more within a gap.
@@ -374,42 +407,77 @@ static void paged_out(void)
 {
 	enum { NUM = 24, GONE = 100 };
 	static const struct loss run = { "a burst", GONE - NUM / 2, NUM, NUM, 1 };
+	struct ibv_mr *mr = paged(&ea, LEN, 0);
 	const uint64_t key = next_key++;
-	struct ibv_mr *mr;
 	struct ibv_wc wc;
 	struct pair p;
-	void *mem;
 
-	mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	mr = mem == MAP_FAILED ? NULL : ibv_reg_mr(ea.pd, mem, LEN, IBV_ACCESS_ON_DEMAND);
 	if (!mr) {
 		skip("no on-demand regions", "packets that are sent again from pages that are gone");
 		return;
 	}
 	up(&p, 22);
 	warm_up(&p);
-	pattern_fill(mem, key, 0, LEN);
+	pattern_fill(mr->addr, key, 0, LEN);
 	memset(p.buf[1], 0, LEN);
 	mark();
 	lose(&p, THERE, &run);
-	errno = POST(p.qp[0], .wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = SIG,
-		     .sg_list = SGE(mem, LEN, mr->lkey), .num_sge = 1,
-		     .wr.rdma = { (uintptr_t)p.buf[1], p.mr[1]->rkey });
-	if (errno)
-		die("post_send");
+	begin_paged(&p, mr, p.mr[1]);
 	/* all has left, and nothing has come back yet */
 	for (int i = 0; i < 5000 && relay_carried(THERE) + relay_dropped() < PKTS; i++)
 		usleep(1000);
-	if (madvise((char *)mem + GONE * MTU, LEN - GONE * MTU, MADV_DONTNEED))
-		die("madvise");
+	page_out(mr, GONE * MTU);
 	ok(cq_wait(p.scq[0], &wc, PATIENCE) && wc.status == IBV_WC_SUCCESS,
 	   "a WRITE whose pages go before it is sent again");
 	is(pattern_check(p.buf[1], key, 0, LEN), -1, "every byte");
 	is(since(0, TIMEOUTS), 0, "no timeout");
 	between(since(0, PROBES), 0, NUM / 6, "not one after the other: probes");
 	pair_destroy(&p);
-	ibv_dereg_mr(mr);
-	munmap(mem, LEN);
+	paged_drop(mr);
+}
+
+/*
+ * What was missing comes, and the page of what was kept behind it is not there: the peer says that
+ * it has the one packet. It has the others as well, and gets on when it has the page.
+ */
+static void waits_for_page(void)
+{
+	enum { GONE = 100 };
+	static const struct loss last = { "one", GONE - 1, 1, 1, 1 };
+	struct ibv_mr *mr = paged(&eb, LEN, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	const uint64_t key = next_key;
+	unsigned int good = 0;
+	long long kept;
+	struct ibv_wc wc;
+	struct pair p;
+
+	if (!mr) {
+		skip("no on-demand regions", "a peer that waits for a page");
+		return;
+	}
+	next_key += 2;
+	up(&p, 22);
+	warm_up(&p);
+	for (int i = 0; i < 2; i++) {
+		pattern_fill(p.buf[0], key + i, 0, LEN);
+		if (i) {
+			mark();
+			lose(&p, THERE, &last);
+		}
+		kept = counter_of(&eb, "rx_kept");
+		begin_paged(&p, p.mr[0], mr);
+		for (int k = 0; i && k < 5000 && counter_of(&eb, "rx_kept") - kept < PKTS - GONE; k++)
+			usleep(1000);
+		if (i)
+			page_out(mr, GONE * MTU);
+		good += cq_wait(p.scq[0], &wc, PATIENCE) && wc.status == IBV_WC_SUCCESS;
+	}
+	is(good, 2, "WRITEs into memory on demand");
+	is(pattern_check(mr->addr, key + 1, 0, LEN), -1, "every byte");
+	is(since(0, GO_BACKS), 0, "all behind a packet that was missing is kept, and not sent again");
+	between(since(0, RETRANSMITTED), 1, 8, "packets that are");
+	pair_destroy(&p);
+	paged_drop(mr);
 }
 
 /* --- what a peer should not send --------------------------------------------------------------- */
@@ -754,6 +822,7 @@ static const struct test tests[] = {
 	TEST(first_lost),
 	TEST(local_first),
 	TEST(paged_out),
+	TEST(waits_for_page),
 };
 
 int main(int argc, char **argv)

@@ -349,7 +349,7 @@ void sroce_repair_moved(struct sroce_qp *qp)
 /* All from psn_una on: a peer of whom nothing better is known gets it. */
 static void rest(struct sroce_qp *qp, ktime_t now)
 {
-	if (qp->sq.repair.peer == SROCE_PEER_KEEPS) {
+	if (qp->sq.repair.peer == SROCE_PEER_KEEPS || qp->sq.repair.reports) {
 		repair(qp, false);
 		qp->sq.repair.blind = true;
 	} else {
@@ -363,14 +363,15 @@ static void rest(struct sroce_qp *qp, ktime_t now)
  *
  * If that is to the end of what a NAK has asked for, then the peer has kept
  * nothing that came behind it. With more than one sending of that, it may have
- * been the answer to the second, when the next NAK was lost.
+ * been the answer to the second, when the next NAK was lost. One that reports gaps
+ * keeps: it may wait for memory of its own. If it does not go on, rest() sees to it.
  */
 void sroce_repair_acked(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_repair *r = &sq->repair;
 
-	if (likely(!r->out) || !r->told || !r->once || r->end != sq->psn_una)
+	if (likely(!r->out) || !r->told || !r->once || r->end != sq->psn_una || r->reports)
 		return;
 	/* one that has kept before may have been short of room */
 	if (r->peer == SROCE_PEER_KEEPS) {
