@@ -59,6 +59,8 @@ static void land(struct sroce_sq *sq, u32 from, u32 to)
 		if (wire_psn_diff(from, swqe->first_psn) < 0)
 			from = swqe->first_psn;
 		n = wire_psn_diff(to, from);
+	} else {
+		sq->sweep.spare -= min(sq->sweep.spare, swqe->num_pkts - 1);
 	}
 	sq->flight -= min(sq->flight, n);
 }

@@ -50,6 +50,8 @@ static u32 gap_end(const struct sroce_gap *gap)
  * sroce_gaps_moved - @psn_una has moved
  * @qp: queue pair; the caller owns its send side
  * @num: by so many packets, of which most had arrived before
+ *
+ * Of a READ they are its response's: with its completion its spare ones go (ack.c).
  */
 void sroce_gaps_moved(struct sroce_qp *qp, u32 num)
 {
@@ -58,7 +60,6 @@ void sroce_gaps_moved(struct sroce_qp *qp, u32 num)
 	const u32 una = qp->sq.psn_una;
 
 	sweep->arrived -= min(sweep->arrived, num);
-	sweep->spare = min(sweep->spare, sweep->arrived);
 	/* left behind, they would be ahead again half of all PSNs later */
 	if (wire_psn_diff(sweep->newest, una) < 0)
 		sweep->newest = una;
@@ -419,16 +420,21 @@ static bool is_hole(const struct sroce_sq *sq, const struct sroce_gap *gap, u32 
 }
 
 /* The first gap, where repair.c is at it: what of it is not being sent there? */
-static void less_repair(const struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
+static void less_repair(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 {
+	struct sroce_qp *qp = container_of(sq, struct sroce_qp, sq);
 	const struct sroce_repair *r = &sq->repair;
 	const bool out = r->out && wire_psn_diff(sq->psn_una, r->end) < 0;
 	u32 num;
 
 	if ((!r->due && !out) || (out && is_hole(sq, gap, r->end, r->sent, now)))
 		return;
-	/* all of a response that is missing is asked for at once, and a READ sent as a whole */
-	num = out ? wire_psn_diff(r->end, sq->psn_una) : max(r->num, sroce_send_whole(sq));
+	/*
+	 * All of a response that is missing is asked for at once, and a READ sent as a whole; else as
+	 * much as the rate lets leave.
+	 */
+	num = out ? wire_psn_diff(r->end, sq->psn_una) :
+		    max(min(r->num, sroce_pace_burst(qp)), sroce_send_whole(sq));
 	if (sq->sweep.implied || num >= gap->num) {
 		gap->due = false;
 		gap->sent = out ? r->sent : now;

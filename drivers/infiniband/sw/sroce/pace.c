@@ -129,7 +129,8 @@ bool sroce_cwnd_open(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_cwnd *w = &sq->cwnd;
-	const u32 behind = sq->sweep.arrived - sq->sweep.spare;
+	/* of a READ that is being answered, a part is not spare any more */
+	const u32 behind = sq->sweep.arrived - min(sq->sweep.arrived, sq->sweep.spare);
 
 	if (sq->flight - min(sq->flight, behind) < w->limit &&
 	    sq->flight < w->most)
