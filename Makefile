@@ -149,7 +149,7 @@ dkms_src = $(DESTDIR)$(srcdir)/sroce-$(version)
 DKMS ?= dkms
 DEPMOD ?= depmod
 
-# What was there goes when the new one is built.
+# What make install put there goes when this is built; DKMS's own first, as it may be this version.
 install-dkms:
 	@[ -n '$(DESTDIR)' ] || command -v $(firstword $(DKMS)) >/dev/null || { echo "there is no dkms: apt-get install dkms" >&2; exit 1; }
 	+@$(MAKE) install-provider

@@ -18,8 +18,8 @@ figures() {
 	awk -F '\t' -v ORS=' ' '$8 + 0 > 0 || $9 ~ /no steady clock/ { print $3, $5 }' "$TMP/results"
 }
 
-measure() { # NAME REGEX CONTENDERS WANT
-	run "$1" "$REPO/tools/bench/guest" -S f -r 1 -s 0 -l "$2" -x "$3" "$TMP/results" || return
+measure() { # NAME REGEX CONTENDERS WANT [ROUNDS]
+	run "$1" "$REPO/tools/bench/guest" -S f -r "${5:-1}" -s 0 -l "$2" -x "$3" "$TMP/results" || return
 	is "$(figures)" "$4 " "$1: figures" || diag "$(cat "$TMP/results")"
 	rm -f "$TMP/results"
 }
@@ -28,7 +28,8 @@ measure bandwidth '^self-write-64k ' sroce 'self-write-64k sroce'
 measure latency '^rc-pingpong-e ' sroce 'rc-pingpong-e sroce'
 measure registering '^reg-mr-4k ' sroce 'reg-mr-4k sroce reg-mr-4k/dereg sroce'
 if probe sch_netem bridge; then
-	measure "a network" '^write-64k-loss-1 ' sroce 'write-64k-loss-1 sroce'
+	measure "a network" '^write-64k-loss-1 ' sroce \
+		'write-64k-loss-1 sroce write-64k-loss-1 sroce' 2
 else
 	skip "a network" "no netem or no bridge in this kernel"
 fi

@@ -12,12 +12,13 @@
 two_hosts xfer
 
 at_once() { # NAME XFER'S OPTIONS OF EACH...
-	local name=$1 i pids=()
+	local name=$1 i by pids=()
 
 	shift
 	for i in $(seq $#); do
+		[[ ${!i} = *"-t uc"* ]] && by=in_order || by=
 		# shellcheck disable=SC2086 # words
-		xfer --timeout 18 --patience 120 ${!i} >"$TMP/many$i" 2>&1 &
+		$by xfer --timeout 18 --patience 120 ${!i} >"$TMP/many$i" 2>&1 &
 		pids+=($!)
 	done
 	for i in $(seq $#); do
