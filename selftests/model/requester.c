@@ -1041,10 +1041,9 @@ static enum send_result sweep_request(struct send_turn *turn, u32 psn_nxt)
 	return res;
 }
 
-/* All that is due, by PSN, as far as a turn takes it. Return: some of it was. */
-static bool sweep_gaps(struct send_turn *turn, u32 psn_nxt, enum send_result *res)
+/* All that is due, by PSN, as far as a turn takes it. Return: how many gaps were looked at. */
+static u32 sweep_gaps(struct send_turn *turn, u32 psn_nxt, enum send_result *res)
 {
-	bool any = false;
 	u32 i;
 
 	for (i = 0; i < sq->sweep.num && *res == SENT && turn->budget; i++) {
@@ -1052,15 +1051,16 @@ static bool sweep_gaps(struct send_turn *turn, u32 psn_nxt, enum send_result *re
 
 		if (!gap->due || !gap_open(gap, psn_nxt))
 			continue;
-		any = true;
 		*res = sweep_gap(turn, gap);
-		if (wire_psn_diff(sq->psn_nxt, wire_psn_add(gap->psn, gap->num)) < 0)
+		if (wire_psn_diff(sq->psn_nxt, wire_psn_add(gap->psn, gap->num)) < 0) {
+			i++;
 			break;
+		}
 	}
 	/* psn_nxt goes back to what has not left */
 	if (send_flush(turn) != SENT)
 		*res = SEND_BACK;
-	return any;
+	return i;
 }
 
 /* What is known to be missing, as much as a turn takes; the rest in the next. */
@@ -1069,12 +1069,11 @@ static enum send_result send_gaps(struct send_turn *turn)
 	struct sweep *sweep = &sq->sweep;
 	const struct send_place place = place_save();
 	enum send_result res;
-	bool any;
-	u32 i;
+	u32 looked, i;
 
 	turn->alone = true;
 	res = sweep_request(turn, place.psn_nxt);
-	any = sweep_gaps(turn, place.psn_nxt, &res);
+	looked = sweep_gaps(turn, place.psn_nxt, &res);
 	turn->alone = false;
 	sweep->due = sweep->request.due;
 	for (i = 0; i < sweep->num; i++) {
@@ -1082,7 +1081,8 @@ static enum send_result send_gaps(struct send_turn *turn)
 
 		if (!gap->due || !gap_open(gap, place.psn_nxt))
 			continue;
-		if (any)
+		/* behind a part of a READ, psn_nxt is behind all of it */
+		if (i < looked)
 			swept_gap(gap, ktime_get());
 		sweep->due |= gap->due;
 	}

@@ -42,7 +42,7 @@ struct sroce_context {
 };
 
 /**
- * struct sroce_lock - a lock that a thread domain makes superfluous
+ * struct sroce_lock - a lock that a program may make superfluous
  * @spin: held for a few stores, or for the kernel call of a resize
  * @unneeded: the program has promised to serialize
  */

@@ -174,9 +174,6 @@ struct net *sroce_netdev_net_get(struct net_device *ndev)
 	return net;
 }
 
-/* Links are made one at a time, so that a netdev gets no second one. */
-static DEFINE_MUTEX(newlink_lock);
-
 static int sroce_newlink(const char *name, struct net_device *ndev)
 {
 	struct net *net;
@@ -188,9 +185,7 @@ static int sroce_newlink(const char *name, struct net_device *ndev)
 	net = sroce_netdev_net_get(ndev);
 	if (!net)
 		return -ENODEV;
-	mutex_lock(&newlink_lock);
 	err = newlink_in(net, name, ndev);
-	mutex_unlock(&newlink_lock);
 	put_net(net);
 	return err;
 }

@@ -524,6 +524,13 @@ static bool resp_blocked(struct sroce_qp *qp)
 	return atomic_read(&qp->num->resp_skbs) >= RESP_SKBS;
 }
 
+/* What a queue has refused is a discard when it is not offered again; others are by then. */
+static void resp_lost(const struct sroce_burst *b, int err)
+{
+	if (err == -ENOBUFS)
+		sroce_count_add(qp_dev(b->num->qp), PORT_XMIT_DISCARDS, b->num_pkts);
+}
+
 /* A queue has refused an answer @now. Return: this one is lost. */
 static bool refused_for_good(struct sroce_rq *rq, ktime_t now)
 {
@@ -570,17 +577,19 @@ static bool resp_refused(struct sroce_qp *qp, struct sroce_res *slot,
 
 /*
  * An acknowledgement is due as before, or one that goes further. A NAK is, if what it names has not
- * come since. Return: false if it is lost.
+ * come since, and goes before an acknowledgement that was asked for meanwhile. Return: false if it
+ * is lost.
  */
 static bool ack_refused(struct sroce_qp *qp, u8 syndrome, u32 psn)
 {
+	const bool nak = !wire_aeth_is_ack(syndrome);
 	const ktime_t now = ktime_get();
 	struct sroce_rq *rq = &qp->rq;
 
 	if (refused_for_good(rq, now))
 		return false;
 	spin_lock_bh(&rq->lock);
-	if (!rq->respond && (wire_aeth_is_ack(syndrome) || rq->epsn == psn)) {
+	if (nak ? rq->epsn == psn && (!rq->respond || wire_aeth_is_ack(rq->syndrome)) : !rq->respond) {
 		rq->respond = true;
 		rq->syndrome = syndrome;
 	}
@@ -626,6 +635,7 @@ static bool give_res(struct sroce_qp *qp, struct sroce_res *slot, struct sroce_r
 		sroce_qp_count(qp, TX_DROPPED);
 		if (err == -ENOBUFS && counts && resp_refused(qp, slot, &before, &after))
 			return false;
+		resp_lost(b, err);
 	} else if (unlikely(rq->refusals)) {
 		rq->refusals = 0;
 	}
@@ -652,6 +662,7 @@ static bool give_ack(struct sroce_qp *qp, u8 syndrome, u32 psn, u32 msn, struct 
 	sroce_qp_count(qp, TX_DROPPED);
 	if (err == -ENOBUFS && ack_refused(qp, syndrome, psn))
 		return false;
+	resp_lost(b, err);
 	ack_unsaid(qp, syndrome);
 	return true;
 }
