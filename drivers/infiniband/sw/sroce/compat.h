@@ -19,8 +19,8 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
-/* 7.1, and taken back to stable kernels: a part of rdma/ib_umem.h until then */
-#if __has_include(<rdma/iter.h>)
+/* a part of rdma/ib_umem.h until then, see the Makefile */
+#ifdef SROCE_RDMA_ITER
 #include <rdma/iter.h>
 #endif
 
