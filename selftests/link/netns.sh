@@ -43,10 +43,11 @@ there() { # NAMESPACE or - , LINK
 	"${by[@]}" rdma dev show | grep -q "$2:"
 }
 
-# Made in the netdev's namespace, if the kernel has a way to; else in the first one
+# Made in the netdev's namespace, if the kernel has a way to, as 7.2 has; else in the first one
 in_ns a rdma link add roce0 type "$TYPE" netdev v0 || bail "no link"
-if there a roce0; then
-	run "made where its netdev is, and not here" not there - roce0
+if there a roce0 || printf '%s\n' 7.2 "$(uname -r)" | sort -CV; then
+	run "made where its netdev is" there a roce0
+	run "and not here" not there - roce0
 	run "and deleted from there" in_ns a rdma link del roce0
 else
 	run "made in the first namespace" there - roce0

@@ -1070,10 +1070,12 @@ static enum send_result send_gaps(struct send_turn *turn)
 	const struct send_place place = place_save();
 	enum send_result res;
 	u32 looked, i;
+	ktime_t now;
 
 	turn->alone = true;
 	res = sweep_request(turn, place.psn_nxt);
 	looked = sweep_gaps(turn, place.psn_nxt, &res);
+	now = ktime_get();
 	turn->alone = false;
 	sweep->due = sweep->request.due;
 	for (i = 0; i < sweep->num; i++) {
@@ -1083,7 +1085,7 @@ static enum send_result send_gaps(struct send_turn *turn)
 			continue;
 		/* behind a part of a READ, psn_nxt is behind all of it */
 		if (i < looked)
-			swept_gap(gap, ktime_get());
+			swept_gap(gap, now);
 		sweep->due |= gap->due;
 	}
 	place_restore(&place);

@@ -547,6 +547,13 @@ static int frozen_memory(uint32_t len, uint8_t **mem, struct ibv_mr **mr)
 	return -1;
 }
 
+static void frozen_end(int fd, uint32_t len, uint8_t *mem, struct ibv_mr *mr)
+{
+	ibv_dereg_mr(mr);
+	munmap(mem, len);
+	close(fd);
+}
+
 /* Queue pairs of one link whose memory does not come, as a program may see to */
 static void waiting(void)
 {
@@ -652,9 +659,7 @@ static void others(void)
 	eb = all;
 	for (i = 0; i < NUM; i++)
 		pair_destroy(&p[i]);
-	ibv_dereg_mr(mr);
-	munmap(mem, 2 * MTU);
-	close(fd);
+	frozen_end(fd, 2 * MTU, mem, mr);
 }
 
 /* A WRITE of a packet into @p's own memory and, in the same turn, one to @at. */
@@ -901,9 +906,7 @@ static void destroys(void)
 	aside.qp[1] = NULL;
 	pair_destroy(&stuck);
 	pair_destroy(&aside);
-	ibv_dereg_mr(mr);
-	munmap(mem, 2 * MTU);
-	close(fd);
+	frozen_end(fd, 2 * MTU, mem, mr);
 }
 
 static int reset_stuck(void)
@@ -950,9 +953,7 @@ static void asks(void)
 	helper_end(&h);
 	helper_end(&asking);
 	pair_destroy(&stuck);
-	ibv_dereg_mr(mr);
-	munmap(mem, 2 * MTU);
-	close(fd);
+	frozen_end(fd, 2 * MTU, mem, mr);
 }
 
 /* Before a link's end waits for anything, there is none any more for calls. */

@@ -523,6 +523,15 @@ int sroce_burst_send(struct sroce_burst *b)
 }
 
 /**
+ * sroce_burst_lost - what the device's queue would not have is not offered again: a discard
+ * @b: the burst, of which sroce_burst_send() has said -ENOBUFS
+ */
+void sroce_burst_lost(const struct sroce_burst *b)
+{
+	sroce_count_add(qp_dev(b->num->qp), PORT_XMIT_DISCARDS, b->num_pkts);
+}
+
+/**
  * sroce_burst_flush - seal and send what is lost if the queue would not have it
  * @b: the burst; its path's lock is held
  */
@@ -530,5 +539,5 @@ void sroce_burst_flush(struct sroce_burst *b)
 {
 	sroce_burst_seal(b);
 	if (sroce_burst_send(b) == -ENOBUFS)
-		sroce_count_add(qp_dev(b->num->qp), PORT_XMIT_DISCARDS, b->num_pkts);
+		sroce_burst_lost(b);
 }

@@ -57,13 +57,6 @@ static inline bool skb_frags_readable(const struct sk_buff *skb)
 }
 #endif
 
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
-/* udev could not be told */
-static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
-{
-}
-#endif
-
 /* 7.2 has it: every device was made in the first namespace until then */
 #ifndef ib_alloc_device_with_net
 #define ib_alloc_device_with_net(drv_struct, member, net) \
@@ -71,6 +64,11 @@ static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
 #endif
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+/* udev could not be told */
+static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
+{
+}
+
 /* there, but the core's own */
 static inline struct net_device *sroce_get_netdev(struct ib_device *ibdev, u32 port)
 {

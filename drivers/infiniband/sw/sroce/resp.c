@@ -524,13 +524,6 @@ static bool resp_blocked(struct sroce_qp *qp)
 	return atomic_read(&qp->num->resp_skbs) >= RESP_SKBS;
 }
 
-/* What a queue has refused is a discard when it is not offered again; others are by then. */
-static void resp_lost(const struct sroce_burst *b, int err)
-{
-	if (err == -ENOBUFS)
-		sroce_count_add(qp_dev(b->num->qp), PORT_XMIT_DISCARDS, b->num_pkts);
-}
-
 /* A queue has refused an answer @now. Return: this one is lost. */
 static bool refused_for_good(struct sroce_rq *rq, ktime_t now)
 {
@@ -633,9 +626,11 @@ static bool give_res(struct sroce_qp *qp, struct sroce_res *slot, struct sroce_r
 	err = sroce_burst_send(b);
 	if (unlikely(err)) {
 		sroce_qp_count(qp, TX_DROPPED);
-		if (err == -ENOBUFS && counts && resp_refused(qp, slot, &before, &after))
-			return false;
-		resp_lost(b, err);
+		if (err == -ENOBUFS) {
+			if (counts && resp_refused(qp, slot, &before, &after))
+				return false;
+			sroce_burst_lost(b);
+		}
 	} else if (unlikely(rq->refusals)) {
 		rq->refusals = 0;
 	}
@@ -660,9 +655,11 @@ static bool give_ack(struct sroce_qp *qp, u8 syndrome, u32 psn, u32 msn, struct 
 		return true;
 	}
 	sroce_qp_count(qp, TX_DROPPED);
-	if (err == -ENOBUFS && ack_refused(qp, syndrome, psn))
-		return false;
-	resp_lost(b, err);
+	if (err == -ENOBUFS) {
+		if (ack_refused(qp, syndrome, psn))
+			return false;
+		sroce_burst_lost(b);
+	}
 	ack_unsaid(qp, syndrome);
 	return true;
 }

@@ -335,7 +335,7 @@ static enum send_result send_flush(struct send_turn *turn)
 			send_refused(turn);
 			return SEND_BACK;
 		}
-		sroce_count_add(qp_dev(qp), PORT_XMIT_DISCARDS, turn->written.pkts);
+		sroce_burst_lost(&turn->burst);
 	} else {
 		qp->sq.refusals = 0;
 	}
@@ -646,7 +646,7 @@ static enum send_result send_packet(struct send_turn *turn)
 		if (res != SENT)
 			return res;
 	}
-	if (!turn->burst.skb || !turn->burst.num_pkts)
+	if (!turn->written.pkts)
 		turn->start = sq->psn_nxt;
 	p = sroce_burst_reserve(&turn->burst, len);
 	if (!p) {
@@ -1134,10 +1134,12 @@ static enum send_result send_gaps(struct send_turn *turn)
 	const struct send_place place = place_save(sq);
 	enum send_result res;
 	u32 looked, i;
+	ktime_t now;
 
 	turn->alone = true;
 	res = sweep_request(turn, place.psn_nxt);
 	looked = sweep_gaps(turn, place.psn_nxt, &res);
+	now = ktime_get();
 	turn->alone = false;
 	sweep->due = sweep->request.due;
 	for (i = 0; i < sweep->num; i++) {
@@ -1147,7 +1149,7 @@ static enum send_result send_gaps(struct send_turn *turn)
 			continue;
 		/* behind a part of a READ, psn_nxt is behind all of it */
 		if (i < looked)
-			swept_gap(sq, gap, ktime_get());
+			swept_gap(sq, gap, now);
 		sweep->due |= gap->due;
 	}
 	if (!place_restore(sq, &place))

@@ -1960,6 +1960,7 @@ void sroce_burst_commit(struct sroce_burst *b);
 bool sroce_burst_ask(struct sroce_burst *b);
 void sroce_burst_seal(struct sroce_burst *b);
 int sroce_burst_send(struct sroce_burst *b);
+void sroce_burst_lost(const struct sroce_burst *b);
 void sroce_burst_flush(struct sroce_burst *b);
 void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num, bool response);
 void sroce_burst_ect(struct sroce_burst *b);
