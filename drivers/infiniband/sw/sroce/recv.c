@@ -949,12 +949,14 @@ static const struct recv_op {
 	bool uncounted;
 	bool unreliable;
 } recv_ops[] = {
-	[WIRE_CLASS_SEND] = { recv_send, SROCE_CNT_RX_SEND, false, false, true },
-	[WIRE_CLASS_WRITE] = { recv_write, SROCE_CNT_RX_WRITE, false, false, true },
-	[WIRE_CLASS_READ] = { recv_read, SROCE_CNT_RX_READ, true, false, false },
-	[WIRE_CLASS_ATOMIC] = { recv_atomic, SROCE_CNT_RX_ATOMIC, true, false, false },
-	[WIRE_CLASS_ATOMIC_WRITE] = { recv_atomic_write, SROCE_CNT_RX_ATOMIC, true, true, false },
-	[WIRE_CLASS_FLUSH] = { recv_flush_memory, SROCE_CNT_RX_FLUSH, true, true, false },
+	[WIRE_CLASS_SEND] = { recv_send, SROCE_CNT_RX_SEND, .unreliable = true },
+	[WIRE_CLASS_WRITE] = { recv_write, SROCE_CNT_RX_WRITE, .unreliable = true },
+	[WIRE_CLASS_READ] = { recv_read, SROCE_CNT_RX_READ, .resource = true },
+	[WIRE_CLASS_ATOMIC] = { recv_atomic, SROCE_CNT_RX_ATOMIC, .resource = true },
+	[WIRE_CLASS_ATOMIC_WRITE] = { recv_atomic_write, SROCE_CNT_RX_ATOMIC, .resource = true,
+				      .uncounted = true },
+	[WIRE_CLASS_FLUSH] = { recv_flush_memory, SROCE_CNT_RX_FLUSH, .resource = true,
+			       .uncounted = true },
 };
 
 /* A packet is missing: the requester is told once, 9.7.5.1.3. */
@@ -983,14 +985,15 @@ static void recv_postpone(struct sroce_qp *qp)
 static void recv_execute(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	const struct recv_op *op = &recv_ops[rx->pkt.op->class];
-	const bool within = qp->rq.op != SROCE_RECV_IDLE;
+	const bool within = op->resource && qp->rq.op != SROCE_RECV_IDLE;
+	const bool too_many = op->resource && !resource_free(qp);
 
-	if (op->uncounted && !within && qp->rq.max_res && !resource_free(qp)) {
+	if (too_many && op->uncounted && !within && qp->rq.max_res) {
 		recv_postpone(qp);
 		return;
 	}
 	/* neither within another message, nor more than can be remembered */
-	if (op->resource && (within || !resource_free(qp)))
+	if (within || too_many)
 		recv_refuse(qp, WIRE_NAK_INVALID_REQ);
 	else
 		op->take(qp, rx);
