@@ -233,6 +233,23 @@ void check_part(u32 psn, u32 len)
 	failed("%u bytes of a READ are asked for, from PSN %u: what follows is not kept", len, psn);
 }
 
+/* The peer is to have these by this sweep, or has them. */
+void note_swept(u32 psn, u32 psns)
+{
+	u32 i = (u32)wire_psn_diff(psn, w.plan.psn);
+
+	while (psns--)
+		w.swept[i++] = w.sweeps;
+}
+
+/* What counts as sent by a sweep was sent by it: else nobody comes for it until it is overdue. */
+void check_swept(u32 psn, u32 end)
+{
+	for (; wire_psn_diff(psn, end) < 0; psn = wire_psn_add(psn, 1))
+		if (w.swept[wire_psn_diff(psn, w.plan.psn)] != w.sweeps)
+			failed("PSN %u is missing, and counts as sent when it was not", psn);
+}
+
 static u32 sends_of_oldest(void)
 {
 	return w.sends[wire_psn_diff(w.sq.psn_una, w.plan.psn)];

@@ -561,6 +561,8 @@ struct world {
 	u32 received;			/* of those, with a receive request */
 	u32 kept_dev;
 	u32 sends[MAX_MSGS * MAX_PKTS];	/* how often each request packet was sent */
+	u32 swept[MAX_MSGS * MAX_PKTS];	/* and by which sweep last: of a READ's, what it asked for */
+	u32 sweeps;
 	u32 drawn;			/* request packets, in all */
 	ktime_t progress;		/* when psn_una last moved */
 	u32 naks;			/* NAKs for what is missing, since then */
@@ -589,5 +591,7 @@ void check_retries(u8 counted_out);
 void check_rnr_retries(void);
 void note_sent(u32 psn, u32 psns);
 void check_part(u32 psn, u32 len);
+void note_swept(u32 psn, u32 psns);
+void check_swept(u32 psn, u32 end);
 
 #endif /* MODEL_H */

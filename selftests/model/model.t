@@ -146,6 +146,8 @@ plant "a gap that a turn does not end begins where it did" requester.c \
 	'/^static void swept_gap/,/^}/s/gap->psn = sq->psn_nxt;//'
 plant "what a sweep could not send is nobody's" requester.c \
 	'/^static enum send_result send_gaps/,/^}/s/sweep->due |= gap->due;/sweep->due |= gap->due \&\& res == SENT;/'
+plant "parts of a READ that a turn did not get to count as sent" requester.c \
+	's/if (i < looked)$/if (1)/'
 plant "reports that end now here, now there, are news" sweep.c \
 	's/if (!implied && wire_psn_diff(end, old.end) > 0)/if (1)/'
 plant "NAKs of now this request, now that, are news" sweep.c \

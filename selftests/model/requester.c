@@ -952,8 +952,10 @@ static enum send_result send_missing(struct send_turn *turn, u32 end)
 	res = send_packet(turn);
 	/* so much may come twice; of a READ request, all of its response */
 	num = turn->read_len ? wire_psn_diff(end, psn) : wire_psn_diff(sq->psn_nxt, psn);
-	if (res == SENT)
+	if (res == SENT) {
 		turn->swept += (u32)num;
+		note_swept(psn, (u32)num);
+	}
 	turn->read_len = 0;
 	return res;
 }
@@ -975,10 +977,12 @@ static enum send_result send_gap(struct send_turn *turn, u32 end)
 		if (!sq->sweep.implied && takes_resource(swqe_op(sq->nxt)) &&
 		    sq->psn_nxt != swqe->first_psn)
 			send_seek(swqe->first_psn);
-		if (sq->sweep.implied && !send_awaits(sq->nxt))
+		if (sq->sweep.implied && !send_awaits(sq->nxt)) {
+			note_swept(swqe->first_psn, swqe->num_pkts);
 			send_seek(wire_psn_add(swqe->first_psn, swqe->num_pkts));
-		else
+		} else {
 			res = send_missing(turn, end);
+		}
 	}
 	return res;
 }
@@ -1010,6 +1014,7 @@ static void swept_gap(struct gap *gap, ktime_t now)
 	const u32 end = wire_psn_add(gap->psn, gap->num);
 
 	if (wire_psn_diff(sq->psn_nxt, end) >= 0) {
+		check_swept(wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn, end);
 		gaps_sent(gap, now);
 	} else if (wire_psn_diff(sq->psn_nxt, gap->psn) > 0) {
 		gap->num = (u16)wire_psn_diff(end, sq->psn_nxt);
@@ -1073,6 +1078,7 @@ static enum send_result send_gaps(struct send_turn *turn)
 	ktime_t now;
 
 	turn->alone = true;
+	w.sweeps++;
 	res = sweep_request(turn, place.psn_nxt);
 	looked = sweep_gaps(turn, place.psn_nxt, &res);
 	now = ktime_get();
