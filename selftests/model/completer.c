@@ -313,6 +313,7 @@ static void ack_take(struct rx *rx)
 
 static void ack_kept(void)
 {
+	const u32 from = sq->psn_una;
 	struct late *late;
 
 	while ((late = kept_first(&sq->kept)) && !sq->err) {
@@ -326,8 +327,12 @@ static void ack_kept(void)
 			ack_take(&late->rx);
 		late_free(late);
 	}
-	if (late && !sq->err)
-		repair_nak(0);
+	if (!late || sq->err)
+		return;
+	repair_nak(0);
+	/* others that were asked for long ago are not to wait for a round trip each */
+	if (sq->psn_una != from)
+		gaps_implied();
 }
 
 void ack_packet(struct rx *rx)

@@ -36,9 +36,9 @@ static struct end ea, eb;
 static const char * const names[] = {
 	"retransmitted_pkts", "tail_probes", "go_backs", "local_ack_timeout_err",
 	"sent_gap_reports", "rcvd_gap_reports", "stale_ack", "rx_wrong_peer", "rp_cnp_handled",
-	"packet_seq_err",
+	"packet_seq_err", "implied_nak_seq_err",
 };
-enum { RETRANSMITTED, PROBES, GO_BACKS, TIMEOUTS, SENT, RCVD, STALE, WRONG_PEER, CNPS, SEQ_ERR };
+enum { RETRANSMITTED, PROBES, GO_BACKS, TIMEOUTS, SENT, RCVD, STALE, WRONG_PEER, CNPS, SEQ_ERR, IMPLIED };
 
 static long long before[2][ARRAY_SIZE(names)];
 
@@ -58,17 +58,22 @@ static long long since(unsigned int side, unsigned int i)
 static uint64_t next_key = 1;
 
 /* @timeout: 22 is 17 s, so that who waits for one is seen; 20 is 4 s */
-static void up(struct pair *p, uint8_t timeout)
+static void up_mtu(struct pair *p, uint8_t timeout, enum ibv_mtu mtu)
 {
 	pair_create(p, &ea, &eb, &(struct pair_opts) {
 		.sq = 32, .rq = 32, .sge = 1, .buf = 16 * LEN,
 		.access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 	});
-	p->conn.mtu = IBV_MTU_1024;
+	p->conn.mtu = mtu;
 	p->conn.timeout = timeout;
 	p->conn.rd_atomic = 8;
 	pair_connect(p);
 	relay_clear();
+}
+
+static void up(struct pair *p, uint8_t timeout)
+{
+	up_mtu(p, timeout, IBV_MTU_1024);
 }
 
 static uint64_t begin(struct pair *p, enum ibv_wr_opcode opcode, uint32_t len)
@@ -216,6 +221,34 @@ static void lost_send(void)
 static void lost_read(void)
 {
 	all_lost(IBV_WR_RDMA_READ);
+}
+
+/*
+ * Of the parts of a READ all but the last are lost once more, and then nothing new tells of them. They
+ * are more than a turn asks for, where packets are this long: 16. By themselves they would be implied
+ * or probed for one after the other, a round trip each; a part that counts as sent when it was not
+ * takes two probes more.
+ */
+static void parts_again(void)
+{
+	enum { PARTS = 31, STEP = 8 };
+	long long alone = PARTS;
+	unsigned int good = 0;
+	int rounds = 0;
+	struct pair p;
+
+	for (; rounds < ROUNDS && alone > 6; rounds++) {
+		up_mtu(&p, 22, IBV_MTU_4096);
+		warm_up(&p);
+		mark();
+		for (unsigned int i = 0; i < PARTS; i++)
+			relay_drop(BACK, p.psn[0] + 3 + i * STEP, i < PARTS - 1 ? 2 : 1);
+		good += served(&p, IBV_WR_RDMA_READ, PKTS * 4096) && relay_dropped() == 2 * PARTS - 1;
+		alone = since(0, IMPLIED) + since(0, PROBES);
+		pair_destroy(&p);
+	}
+	is(good, rounds, "%d parts of a READ, lost twice: every byte", PARTS);
+	between(alone, 0, 6, "times that one was asked for by itself");
 }
 
 /* Side 0 is one that sends all again: it is told now and then. */
@@ -811,6 +844,7 @@ static const struct test tests[] = {
 	TEST(lost_write),
 	TEST(lost_send),
 	TEST(lost_read),
+	TEST(parts_again),
 	TEST(malformed),
 	TEST(anywhere),
 	TEST(flood),
