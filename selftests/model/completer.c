@@ -195,6 +195,15 @@ static void nak_early(struct rx *rx)
 	gaps_request(rx->pkt.psn);
 }
 
+/* A request has failed, and responses to those before it may be on their way still. */
+static void nak_fatal(struct rx *rx, bool early)
+{
+	if (early)
+		ack_early(rx);
+	else
+		send_fail(nak_status(rx->pkt.syndrome & WIRE_AETH_VALUE_MASK), rx->pkt.syndrome);
+}
+
 /* All before which PSN does a response acknowledge? */
 static u32 pkt_upto(const struct wire_pkt *pkt)
 {
@@ -229,7 +238,7 @@ static void ack_acknowledge(struct rx *rx)
 	case WIRE_AETH_NAK:
 		w.naks++;
 		if ((syndrome & WIRE_AETH_VALUE_MASK) != WIRE_NAK_PSN_SEQ)
-			send_fail(nak_status(syndrome & WIRE_AETH_VALUE_MASK), syndrome);
+			nak_fatal(rx, limit != upto);
 		else if (limit != upto)
 			nak_early(rx);
 		else

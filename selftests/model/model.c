@@ -149,20 +149,17 @@ static u32 completed;
 static bool ended;
 
 /*
- * A peer that has refused a request answers no other: a READ or ATOMIC before that
- * whose answer was lost can't end well any more, and ends with what is known.
+ * A peer that has refused a request answers no other: a READ or ATOMIC before that whose answer
+ * was lost can't end well any more, and ends when its retries have been made.
  */
 static void check_error(u32 index, enum status status)
 {
-	const bool broken = index == w.plan.bad_key ||
-			    (index < w.plan.bad_key && send_awaits(index) && w.rq.err);
-
 	switch (status) {
 	case WC_RETRY_EXC_ERR:
 	case WC_RNR_RETRY_EXC_ERR:
 		return;
 	case WC_REM_ACCESS_ERR:
-		if (broken)
+		if (index == w.plan.bad_key)
 			return;
 		break;
 	default:

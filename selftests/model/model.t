@@ -136,6 +136,8 @@ plant "of a READ that has not arrived, a part is asked for" "requester.c sweep.c
 	's/if (known) {/if (0) {/; s/} else if (old.num \&\&/} else if (0 \&\&/; s/!sq->sweep.implied && swqe_op/0 \&\& swqe_op/; s/sq->sweep.implied && swqe_op(sq->nxt)->kind == SEND_READ/swqe_op(sq->nxt)->kind == SEND_READ/'
 plant "a report of what is missing acknowledges it" completer.c \
 	's/^\t\tgaps_report(rx);/\t\tack_advance(wire_psn_add(pkt->psn, 1));/'
+plant "a READ ends with what is wrong with the request behind it" completer.c \
+	'/^static void nak_fatal/,/^}/s/if (early)/if (0)/'
 plant "a request that is missing is sent again as a part of it" requester.c \
 	'/^static enum send_result sweep_request/,/^}/s/sweep->implied = false;/sweep->implied = true;/'
 plant "what follows a part of a READ is sent as one" requester.c \

@@ -407,6 +407,57 @@ static void exhausted(void)
 	}
 }
 
+/* A READ, and behind it a WRITE whose R_Key is wrong */
+static void post_wrong_behind(struct pair *p, uint64_t key)
+{
+	struct ibv_sge sge[2];
+	struct ibv_send_wr wr[2], *bad;
+
+	pattern_fill(p->buf[1], key, 0, LEN);
+	memset(p->buf[0], 0, LEN);
+	for (int i = 0; i < 2; i++) {
+		sge[i] = *SGE(p->buf[0] + i * LEN, LEN, p->mr[0]->lkey);
+		wr[i] = (struct ibv_send_wr) {
+			.wr_id = 1 + i,
+			.next = i ? NULL : &wr[1],
+			.opcode = i ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
+			.send_flags = SIG,
+			.num_sge = 1,
+			.sg_list = &sge[i],
+			.wr.rdma = { (uintptr_t)p->buf[1] + i * LEN, p->mr[1]->rkey ^ i },
+		};
+	}
+	if (ibv_post_send(p->qp[0], wr, &bad))
+		die("post_send");
+}
+
+/*
+ * The NAK that names the WRITE overtakes the READ's last response: each ends as it has to. Where the
+ * response is lost, a peer in that state answers no more, and the READ ends by its retries.
+ */
+static void wrong_behind(void)
+{
+	const uint64_t key = next_key++;
+	struct pair p;
+
+	up(&p);
+	warm_up(&p);
+	relay_late(BACK, p.psn[0] + LEN / MTU - 1, 1);
+	post_wrong_behind(&p, key);
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a READ whose last response is overtaken by a NAK");
+	is(pattern_check(p.buf[0], key, 0, LEN), -1, "every byte");
+	wc_is(p.scq[0], 2, IBV_WC_REM_ACCESS_ERR, NULL, "the WRITE that it names");
+	pair_destroy(&p);
+
+	up_as(&p, 14, 1);
+	warm_up(&p);
+	relay_drop(BACK, p.psn[0] + LEN / MTU - 1, 1000000);
+	post_wrong_behind(&p, key);
+	wc_is(p.scq[0], 1, IBV_WC_RETRY_EXC_ERR, NULL, "a READ whose last response is lost");
+	wc_is(p.scq[0], 2, IBV_WC_WR_FLUSH_ERR, NULL, "and a WRITE whose R_Key is wrong");
+	pair_destroy(&p);
+}
+
 static void not_ready(void)
 {
 	const uint64_t key = next_key++;
@@ -516,6 +567,7 @@ static const struct test tests[] = {
 	TEST(mixed),
 	TEST(xrc),
 	TEST(exhausted),
+	TEST(wrong_behind),
 	TEST(not_ready),
 	TEST(drops),
 };

@@ -21,6 +21,9 @@ void relay_drop(unsigned int way, uint32_t psn, unsigned int times);
 /* @opcode: or -1 */
 void relay_drop_op(unsigned int way, uint32_t psn, int opcode, unsigned int times);
 
+/* The next packet of this PSN comes after @behind others that follow it. */
+void relay_late(unsigned int way, uint32_t psn, unsigned int behind);
+
 /*
  * What has been dropped by its PSN and comes again waits, until @num different ones
  * do, or some seconds have gone by: relay_waited() says how many did.

@@ -206,6 +206,33 @@ static void nak_early(struct sroce_qp *qp, struct sroce_rx *rx)
 	sroce_gaps_request(qp, rx->pkt.psn);
 }
 
+/*
+ * A request has failed, and responses to those before it may be on their way still: theirs is not to
+ * be its end. If nothing ends the wait for them, this does.
+ */
+static void nak_fatal(struct sroce_qp *qp, struct sroce_rx *rx, bool early)
+{
+	const u8 syndrome = rx->pkt.syndrome;
+
+	if (early && qp->attr.timeout)
+		ack_early(qp, rx);
+	else
+		sroce_send_fail(qp, nak_status(syndrome & WIRE_AETH_VALUE_MASK), syndrome);
+}
+
+/* @early: responses to requests before it have not come */
+static void ack_nak(struct sroce_qp *qp, struct sroce_rx *rx, bool early)
+{
+	const u8 syndrome = rx->pkt.syndrome;
+
+	if ((syndrome & WIRE_AETH_VALUE_MASK) != WIRE_NAK_PSN_SEQ)
+		nak_fatal(qp, rx, early);
+	else if (early)
+		nak_early(qp, rx);
+	else
+		sroce_repair_nak(qp, syndrome);
+}
+
 /* All before which PSN does a response acknowledge? */
 static u32 pkt_upto(const struct wire_pkt *pkt)
 {
@@ -245,13 +272,7 @@ static void ack_acknowledge(struct sroce_qp *qp, struct sroce_rx *rx)
 			ack_rnr(qp, upto, syndrome);
 		return;
 	case WIRE_AETH_NAK:
-		if ((syndrome & WIRE_AETH_VALUE_MASK) != WIRE_NAK_PSN_SEQ)
-			sroce_send_fail(qp, nak_status(syndrome & WIRE_AETH_VALUE_MASK),
-					syndrome);
-		else if (limit != upto)
-			nak_early(qp, rx);
-		else
-			sroce_repair_nak(qp, syndrome);
+		ack_nak(qp, rx, limit != upto);
 		return;
 	}
 }
