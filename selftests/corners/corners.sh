@@ -15,7 +15,8 @@ probe act_gact
 if tc -n a qdisc add dev v0 clsact 2>/dev/null &&
 	tc -n a filter add dev v0 egress matchall action ok 2>/dev/null; then
 	tc -n a qdisc del dev v0 clsact
-	tests_of corners ud_denied read_denied
+	tests_of corners ud_denied read_denied group_denied
+	tap_from "IPv6" "$BIN/corners" -d roce0 -D roce1 -g fd77::1 -G fd77::2 group_denied
 else
 	skip "datagrams that tc denies" "no clsact or no matchall in this kernel"
 fi

@@ -79,12 +79,13 @@ sealed() { # NAME esp|macsec|wireguard NET-OF-IPv4 NET-OF-IPv6
 key=0x$(od -An -tx1 -N 20 /dev/urandom | tr -d ' \n')
 
 # What goes from one to the other is ESP, and each knows the key.
-state() { # NET FROM TO
-	local ns
+state() { # NET FROM TO [ALGORITHM...]
+	local ns algo=(aead "rfc4106(gcm(aes))" "$key" 128)
 
+	[ $# = 3 ] || algo=("${@:4}")
 	for ns in a b; do
 		ip -n $ns xfrm state add src "$1$2" dst "$1$3" proto esp spi "0x10$2$3" mode transport \
-			aead "rfc4106(gcm(aes))" "$key" 128 || return
+			"${algo[@]}" || return
 	done
 }
 
@@ -164,6 +165,30 @@ if state fd77:: 1 2 2>"$TMP/xfrm"; then
 		wait_pid 60 $program
 		is $? 0 "and all has arrived" || sed 's/^/#   /' "$TMP/program"
 	done
+	for ns in a b; do
+		ip -n $ns xfrm state flush
+	done
+
+	# It cuts a burst in two where a queue has room for a part: nothing is sent twice for that. What
+	# seals nothing does not do it in the background, which keeps no order, nor do two processors.
+	probe sch_tbf crypto_null authenc
+	null=(enc "ecb(cipher_null)" "" auth "hmac(sha256)" "$key")
+	if state fd77:: 1 2 "${null[@]}" 2>"$TMP/xfrm" &&
+		tc -n a qdisc add dev v0 root tbf rate 50mbit burst 4k limit 20k 2>"$TMP/xfrm"; then
+		state fd77:: 2 1 "${null[@]}" && state 192.168.77. 1 2 "${null[@]}" &&
+			state 192.168.77. 2 1 "${null[@]}" || bail "no state of IPsec's"
+		for net in $nets; do
+			policies add "$net" || bail "no policies of IPsec's"
+			for t in uc ud; do
+				run "$t from ${net}1, through a queue with little room: each message once" \
+					in_order xfer -t $t -o send -n 1000 -w 32 -s 1000 -g "${net}1" -G "${net}2"
+			done
+			policies delete "$net"
+		done
+		tc -n a qdisc del dev v0 root
+	else
+		skip "IPsec and a queue with little room" "$(tail -n 1 "$TMP/xfrm")"
+	fi
 	for ns in a b; do
 		ip -n $ns xfrm state flush
 	done

@@ -851,6 +851,18 @@ struct ibv_ah *ah_to(const struct end *from, const union ibv_gid *gid)
 	return ah;
 }
 
+bool v4_mapped(const union ibv_gid *g)
+{
+	return !g->global.subnet_prefix && g->raw[10] == 0xff && g->raw[11] == 0xff;
+}
+
+union ibv_gid group_gid(const struct end *e, uint8_t last)
+{
+	if (v4_mapped(&e->gid))
+		return (union ibv_gid) { .raw = { [10] = 0xff, [11] = 0xff, 230, 7, 7, last } };
+	return (union ibv_gid) { .raw = { 0xff, 0x0e, [13] = 7, [15] = last } };
+}
+
 void ud_recv(struct ud *u, uint64_t id, uint32_t len)
 {
 	struct ibv_recv_wr wr = {

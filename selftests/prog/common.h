@@ -226,6 +226,12 @@ struct ud {
 void ud_ready(struct ibv_qp *qp, uint32_t qkey);
 void ud_up(struct ud *u, struct end *e, uint32_t qkey, bool ex);
 void ud_down(struct ud *u);
+/* What a datagram's receive begins with */
+#define GRH 40
+
+bool v4_mapped(const union ibv_gid *g);
+/* 230.7.7.@last, or ff0e::7:@last for an end whose address is IPv6 */
+union ibv_gid group_gid(const struct end *e, uint8_t last);
 void ud_recv(struct ud *u, uint64_t id, uint32_t len);
 /* @ex: by ibv_wr_*(); @imm: 0 for none */
 int ud_send(struct ud *u, bool ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, uint64_t id,

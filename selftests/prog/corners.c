@@ -367,6 +367,50 @@ static void ud_denied(void)
 	command("tc -n a qdisc del dev v0 clsact");
 }
 
+/* Members on this host hear it before a queue is asked: what that refuses is not offered again. */
+static void group_denied(void)
+{
+	enum { NUM = 10 };
+	union ibv_gid mgid = group_gid(&ea, 8);
+	unsigned int num[2] = {}, good = 0;
+	struct ibv_ah *ah;
+	struct ibv_wc wc;
+	struct ud u[2];
+
+	for (int i = 0; i < 2; i++) {
+		ud_up(&u[i], &ea, QKEY, false);
+		for (int k = 0; k < 4 * NUM; k++)
+			ud_recv(&u[i], k, 1000);
+		if (ibv_attach_mcast(u[i].qp, &mgid, 0))
+			die("attach_mcast");
+	}
+	ah = ah_to(&ea, &mgid);
+	command("tc -n a qdisc add dev v0 clsact");
+	command("tc -n a filter add dev v0 egress matchall action drop");
+	pattern_fill(u[0].buf + 60 * 8192, 3, 0, 200);
+	for (int i = 0; i < NUM; i++) {
+		if (ud_send(&u[0], false, ah, 0xffffff, QKEY, i,
+			    SGE(u[0].buf + 60 * 8192, 200, u[0].mr->lkey), 1, 0, 0))
+			die("post_send");
+		wc_is(u[0].scq, i, IBV_WC_SUCCESS, NULL, "datagram %d to a group is sent", i);
+	}
+	for (int i = 0; i < 2; i++)
+		for (; cq_wait(u[i].rcq, &wc, num[i] < NUM ? PATIENCE : 0.2); num[i]++)
+			good += !wc.status &&
+				pattern_check(u[i].buf + wc.wr_id * 8192 + GRH, 3, 0, 200) < 0;
+	is(num[0], NUM, "the sender, a member, hears each once");
+	is(num[1], NUM, "and so does another on its host");
+	is(good, 2 * NUM, "every byte");
+	command("tc -n a qdisc del dev v0 clsact");
+	if (ibv_destroy_ah(ah))
+		die("destroy_ah");
+	for (int i = 0; i < 2; i++) {
+		if (ibv_detach_mcast(u[i].qp, &mgid, 0))
+			die("detach_mcast");
+		ud_down(&u[i]);
+	}
+}
+
 #define MAX_MSG		(1UL << 30)
 #define SEND_MIDDLE	0x01
 #define SEND_ONLY	0x04
@@ -1100,6 +1144,7 @@ static const struct test tests[] = {
 	TEST(last_word),
 	TEST(ud_nowhere),
 	TEST(ud_denied),
+	TEST(group_denied),
 };
 
 int main(int argc, char **argv)

@@ -37,7 +37,6 @@
 #define PORT 4791
 #define MTU 256
 #define QKEY 0x1234567
-#define GRH 40
 #define RNR_TIMER 13
 #define GAP_REPORT 0xd1		/* wire/gaps.h */
 #define CNP 0x81

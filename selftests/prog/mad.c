@@ -22,7 +22,6 @@
 static struct end ea, eb;
 
 #define SIG IBV_SEND_SIGNALED
-#define GRH 40
 #define MAD 256
 
 enum { QP1 = 1, QP1_QKEY = 0x80010000 };

@@ -1258,12 +1258,6 @@ static void sum(void)
 /* --- UD ---------------------------------------------------------------------------- */
 
 #define QKEY 0x11223344
-#define GRH 40
-
-static bool v4_mapped(const union ibv_gid *g)
-{
-	return !g->global.subnet_prefix && g->raw[10] == 0xff && g->raw[11] == 0xff;
-}
 
 /* The IP header in a receive's first 40 bytes; IPv4's is in the last 20 of them. */
 static void grh_check(const uint8_t *g, const union ibv_gid *src, const union ibv_gid *dst,
@@ -1503,15 +1497,13 @@ static void srq_ud(void)
 /* To every queue pair that is attached, here and on the other host, and to no other. */
 static void mcast(void)
 {
-	union ibv_gid mgid = { .raw = { [10] = 0xff, [11] = 0xff, 230, 7, 7, 7 } };
+	union ibv_gid mgid = group_gid(&ea, 7);
 	struct ibv_ah *ah;
 	struct ibv_sge sge;
 	struct ibv_wc wc;
 	struct ud u[4], s;
 	unsigned int i;
 
-	if (!v4_mapped(&ea.gid))
-		inet_pton(AF_INET6, "ff0e::7:7", &mgid);
 	ud_up(&s, &ea, QKEY, false);
 	for (i = 0; i < 4; i++) {
 		ud_up(&u[i], i == 1 ? &ea : &eb, QKEY, false);

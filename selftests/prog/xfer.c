@@ -33,7 +33,7 @@
 #define GAP 64		/* at most so much between two pieces */
 #define BATCH 64
 #define WORDS 64	/* of a flow, for atomics */
-#define GRH 64		/* what a datagram's 40 bytes are given */
+#define GRH_ROOM 64		/* what a datagram's 40 bytes are given */
 #define QKEY 0x1234567
 #define ROUNDS 64	/* of 16 completions, in one look at a queue */
 #define TELL 8		/* UC: every so many WRITEs, one tells that they have arrived */
@@ -542,7 +542,7 @@ static void post_recv(struct flow *f)
 	wr.wr_id = wr_id(f, f->rposted);
 	if (m.op != &ops[OP_WRITE_IMM]) {
 		sge[0] = (struct ibv_sge) { .addr = (uintptr_t)slot, .length = 40 };
-		cut(m.layout[1], slot + GRH * ud, m.cap, m.nsge[1], sge + ud);
+		cut(m.layout[1], slot + GRH_ROOM * ud, m.cap, m.nsge[1], sge + ud);
 		wr.num_sge = m.nsge[1] + ud;
 		to_iova(s, sge, wr.num_sge);
 	}
@@ -714,7 +714,7 @@ static void written_before(const struct flow *f, uint64_t n, uint64_t end)
 static void recv_verify(struct flow *f, uint64_t n, const struct msg *m)
 {
 	uint8_t *slot = f->rbuf + f->rdone % o.s.depth * o.slot;
-	const size_t grh = o.type == IBV_QPT_UD ? GRH : 0;
+	const size_t grh = o.type == IBV_QPT_UD ? GRH_ROOM : 0;
 	struct ibv_sge sge[MAX_SGE];
 	int64_t bad;
 
@@ -992,7 +992,7 @@ static void side_up(unsigned int i)
 	o.s.sge = sge;
 	o.slot = (max(o.max_len, 8U) + (size_t)(GAP + 8) * sge + GAP + 63) & ~63UL;
 	if (o.type == IBV_QPT_UD)
-		o.slot += GRH;
+		o.slot += GRH_ROOM;
 
 	s->channel = ibv_create_comp_channel(s->e.ctx);
 	if (!s->channel)

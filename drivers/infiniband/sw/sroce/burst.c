@@ -17,6 +17,7 @@
 #include <net/inet_ecn.h>
 #include <net/ip.h>
 #include <net/ip6_checksum.h>
+#include <net/sch_generic.h>
 
 #include "sroce.h"
 #include "trace.h"
@@ -186,7 +187,8 @@ int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce
 	room = READ_ONCE(ndev->gso_max_size) - 1;
 	room -= min_t(u32, room, LL_RESERVED_SPACE(ndev) + WIRE_IP6_LEN + WIRE_UDP_LEN);
 	b->max_len = min_t(u32, room, BURST_MAX_LEN);
-	b->max_pkts = READ_ONCE(ndev->gso_max_segs);
+	/* IPsec cuts a burst itself, and what of it has left when a queue is full nobody tells */
+	b->max_pkts = dst_xfrm(b->dst) ? 1 : READ_ONCE(ndev->gso_max_segs);
 	return 0;
 }
 
@@ -482,20 +484,40 @@ void sroce_burst_seal(struct sroce_burst *b)
 	sroce_tx_charge(skb, b->num, b->path == &b->num->qp->rq.path);
 }
 
+/* Without a queue, it is told what became of the last packet of a burst that it cut. */
+static bool tells_of_last(const struct net_device *ndev)
+{
+	const struct Qdisc *qdisc = rcu_dereference(netdev_get_tx_queue(ndev, 0)->qdisc);
+
+	return !(ndev->features & NETIF_F_GSO_UDP_L4) && !READ_ONCE(qdisc->enqueue);
+}
+
+/*
+ * Some of what is refused may have arrived: what goes to a group comes back before the netdev is
+ * asked (ip_mc_output(), ip6_finish_output2()). Of a reliable queue pair it may come twice.
+ */
+static bool may_have_arrived(const struct sroce_burst *b, const struct sk_buff *skb)
+{
+	if (sroce_skb_multicast(skb, b->ipv6))
+		return sroce_net_heard(skb, b->net, b->ipv6);
+	return b->num_pkts > 1 && !qp_reliable(b->num->qp) &&
+	       tells_of_last(sroce_dst_dev(skb_dst(skb)));
+}
+
 /**
  * sroce_burst_send - hand a sealed burst to the stack
  * @b: the burst; an empty one is fine
  *
  * RCU is held, for the namespace. To an address of this link's, the packets
  * arrive before this returns. Return: 0; -ENOBUFS if the device's queue
- * would not have it, which is back-pressure and no loss; or another errno,
- * for a loss like any other.
+ * would not have it, which is back-pressure and no loss: nothing of it may arrive;
+ * or another errno, for a loss like any other.
  */
 int sroce_burst_send(struct sroce_burst *b)
 {
 	struct sk_buff *skb = b->skb;
 	struct sroce_dev *sdev;
-	bool multicast;
+	bool multicast, once;
 	u32 len, data;
 	int err;
 
@@ -507,10 +529,13 @@ int sroce_burst_send(struct sroce_burst *b)
 	data = len - skb_transport_offset(skb) - WIRE_UDP_LEN;
 	multicast = sroce_skb_multicast(skb, b->ipv6);
 	sroce_qp_count(b->num->qp, TX_BURSTS);
+	once = !b->self && may_have_arrived(b, skb);
 	if (b->self)
 		err = sroce_net_self(skb, b->net, b->ipv6, b->oif);
 	else
 		err = sroce_net_send(skb, b->net, b->ipv6);
+	if (err == -ENOBUFS && once)
+		err = -EIO;
 	trace_sroce_burst(b, len, err);
 	if (err) {
 		if (err != -ENOBUFS)

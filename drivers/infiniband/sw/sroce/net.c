@@ -640,16 +640,20 @@ static bool came_by(const struct sk_buff *skb, bool ipv6, const struct sroce_dev
 }
 
 /* The address that a packet was sent to. */
-static union ib_gid rx_dgid(const struct rx_burst *rx)
+static union ib_gid ip_dgid(const void *ip, bool ipv6)
 {
 	union ib_gid gid = {};
 
-	if (rx->ipv6)
-		memcpy(&gid, &((const struct ipv6hdr *)rx->ip)->daddr, sizeof(gid));
+	if (ipv6)
+		memcpy(&gid, &((const struct ipv6hdr *)ip)->daddr, sizeof(gid));
 	else
-		ipv6_addr_set_v4mapped(((const struct iphdr *)rx->ip)->daddr,
-				       (struct in6_addr *)&gid);
+		ipv6_addr_set_v4mapped(((const struct iphdr *)ip)->daddr, (struct in6_addr *)&gid);
 	return gid;
+}
+
+static union ib_gid rx_dgid(const struct rx_burst *rx)
+{
+	return ip_dgid(rx->ip, rx->ipv6);
 }
 
 /*
@@ -808,6 +812,26 @@ static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 			rx_packet(rx, packet);
 		}
 	}
+}
+
+/**
+ * sroce_net_heard - is a datagram to a group heard on this host?
+ * @skb: from its IP header on
+ * @net: namespace; RCU is held
+ * @ipv6: which it is
+ *
+ * Return: true if a queue pair is in that group.
+ */
+bool sroce_net_heard(const struct sk_buff *skb, struct net *net, bool ipv6)
+{
+	const union ib_gid mgid = ip_dgid(skb_network_header(skb), ipv6);
+	const struct sroce_net *snet = net_generic(net, sroce_net_id);
+	struct sroce_dev *sdev;
+
+	list_for_each_entry_rcu(sdev, &snet->devs, net_entry)
+		if (sroce_mcast_find(sdev, &mgid))
+			return true;
+	return false;
 }
 
 /*

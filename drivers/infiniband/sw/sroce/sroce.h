@@ -2004,6 +2004,7 @@ static inline void sroce_copy(void *to, const void *from, size_t len)
 }
 
 int sroce_net_send(struct sk_buff *skb, struct net *net, bool ipv6);
+bool sroce_net_heard(const struct sk_buff *skb, struct net *net, bool ipv6);
 int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6, int oif);
 void sroce_rx_copy_pieces(struct sroce_rx_pos *pos, void *to, u32 len);
 
