@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -1223,7 +1224,7 @@ static void test_bells(struct sroce_cq *cq)
 	uint32_t i;
 
 	make_ring(&map, 4, sizeof(uint32_t));
-	CHECK(!sroce_map_ring(&ctx.vctx.context, &ctx.bells, &map, sizeof(uint32_t)));
+	CHECK(!sroce_bells_open(&ctx, &map));
 	bells = ctx.bells.ring;
 	entry = (uint32_t *)(bells + 1);
 	bells->prod = bells->cons = bells->seen = ctx.bells.prod = 0xfffffffe;
@@ -1292,6 +1293,82 @@ static void test_bells(struct sroce_cq *cq)
 	}
 	memset(&db, 0, sizeof(db));
 	done("no room, another thread, no ring: it is rung at once");
+}
+
+/* A child shares its parent's ring of numbers, but not the index: it rings by itself. */
+static void test_bells_fork(struct sroce_cq *cq)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
+	struct sroce_qp *qp[2] = { new_qp(cq, cq), new_qp(cq, cq) };
+	uint32_t i, *entry, num[2] = { qp[0]->sq.key, qp[1]->sq.key };
+	struct sroce_ring_map map = {};
+	struct sroce_ring *bells;
+	struct ibv_wc wc;
+	int status;
+	pid_t pid;
+
+	make_ring(&map, 8, sizeof(uint32_t));
+	CHECK(!sroce_bells_open(&ctx, &map));
+	bells = ctx.bells.ring;
+	entry = (uint32_t *)(bells + 1);
+	bells->linger = 99;
+	bells->flags = SROCE_RING_LINGER;
+	memset(&db, 0, sizeof(db));
+	for (i = 0; i < 2; i++) {
+		start_wq(&qp[i]->sq, 0);
+		qp[i]->sq.ring.ring->flags = SROCE_RING_NEED_WAKEUP;
+	}
+	CHECK(!sroce_post_send(&qp[0]->vqp.qp, &wr, &bad) && bells->prod == 1);
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		CHECK(!sroce_post_send(&qp[1]->vqp.qp, &wr, &bad) && db.rings == 1);
+		CHECK(db.qp_num == num[1] && bells->prod == 1);
+		/* nor is a poll for what the parent has put off */
+		CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 1);
+		/* of what lingers in the child, each is rung for */
+		for (i = 0; i < 2; i++) {
+			qp[i]->sq.ring.ring->flags = SROCE_RING_LINGER;
+			qp[i]->sq.ring.ring->linger = 9;
+			CHECK(!sroce_post_send(&qp[i]->vqp.qp, &wr, &bad));
+		}
+		CHECK(db.rings == 1 && !sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 3);
+		for (i = 0; i < 2; i++)
+			qp[i]->sq.ring.ring->flags = SROCE_RING_NEED_WAKEUP;
+		fflush(stdout);
+		_exit(broken);
+	}
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status);
+	CHECK(!sroce_post_send(&qp[0]->vqp.qp, &wr, &bad) && !db.rings);
+	CHECK(bells->prod == 2 && entry[0] == num[0] && entry[1] == num[0]);
+	CHECK(!sroce_poll_cq(&cq->vcq.cq, 1, &wc) && db.rings == 1);
+	CHECK(db.qp_num == SROCE_DOORBELL_BELLS);
+
+	/* what the child opens is its own */
+	pid = fork();
+	if (!pid) {
+		sroce_unmap_ring(&ctx.bells);
+		memset(&ctx.bells, 0, sizeof(ctx.bells));
+		make_ring(&map, 8, sizeof(uint32_t));
+		CHECK(!sroce_bells_open(&ctx, &map));
+		ctx.bells.ring->linger = 99;
+		ctx.bells.ring->flags = SROCE_RING_LINGER;
+		CHECK(!sroce_post_send(&qp[1]->vqp.qp, &wr, &bad) && db.rings == 1);
+		CHECK(ctx.bells.ring->prod == 1);
+		fflush(stdout);
+		_exit(broken);
+	}
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status);
+
+	sroce_unmap_ring(&ctx.bells);
+	memset(&ctx.bells, 0, sizeof(ctx.bells));
+	for (i = 0; i < 2; i++) {
+		qp[i]->sq.ring.ring->flags = 0;
+		drop_qp(qp[i]);
+	}
+	memset(&db, 0, sizeof(db));
+	done("a child rings by itself, and leaves its parent's numbers alone");
 }
 
 /* An XRC initiator receives nothing: the queue that was named for that may go first. */
@@ -3094,6 +3171,7 @@ int main(void)
 	test_list(qp);
 	test_linger(qp, cq);
 	test_bells(cq);
+	test_bells_fork(cq);
 	test_xrc_send_cq(cq);
 	test_ah_users(cq);
 	test_recv(qp, cq);

@@ -43,6 +43,45 @@ int sroce_doorbell(struct sroce_context *ctx, uint32_t qp_num)
 	return ret;
 }
 
+/* How many forks this process is away from the first; a child is one thread until it returns. */
+static uint32_t sroce_forks;
+static int sroce_forks_err;
+
+static void sroce_forked(void)
+{
+	sroce_forks++;
+}
+
+static void sroce_count_forks(void)
+{
+	sroce_forks_err = pthread_atfork(NULL, NULL, sroce_forked);
+}
+
+/**
+ * sroce_bells_open - map the ring of a new context's queue pair numbers
+ *
+ * Return: 0 or a positive errno.
+ */
+int sroce_bells_open(struct sroce_context *ctx, const struct sroce_ring_map *map)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, sroce_count_forks);
+	if (sroce_forks_err)
+		return sroce_forks_err;
+	ctx->bells_forks = sroce_forks;
+	return sroce_map_ring(&ctx->vctx.context, &ctx->bells, map, sizeof(uint32_t));
+}
+
+/*
+ * Is there a ring for numbers that is ours? A child shares the one that it inherits with
+ * its parent, but not the index, of which each has a copy: both would write to one entry.
+ */
+static bool sroce_has_bells(const struct sroce_context *ctx)
+{
+	return ctx->bells.num && ctx->bells_forks == sroce_forks;
+}
+
 /*
  * Write @qp_num where the kernel finds it with the next doorbell. Threads do not
  * wait for each other here: who finds another at it rings by itself.
@@ -76,7 +115,7 @@ static bool sroce_bells_push(struct sroce_context *ctx, uint32_t qp_num)
  */
 int sroce_doorbell_soon(struct sroce_context *ctx, uint32_t qp_num)
 {
-	if (!ctx->bells.num || !sroce_ring_lingers(&ctx->bells) ||
+	if (!sroce_has_bells(ctx) || !sroce_ring_lingers(&ctx->bells) ||
 	    !sroce_bells_push(ctx, qp_num))
 		return sroce_doorbell(ctx, qp_num);
 	if (sroce_ring_state(&ctx->bells) == SROCE_RING_ASLEEP)
@@ -98,11 +137,11 @@ void sroce_doorbell_due(struct sroce_context *ctx, const uint32_t *qp_nums,
 	uint32_t i;
 
 	for (i = 0; i + 1 < num; i++)
-		if (!ctx->bells.num || !sroce_bells_push(ctx, qp_nums[i]))
+		if (!sroce_has_bells(ctx) || !sroce_bells_push(ctx, qp_nums[i]))
 			sroce_doorbell(ctx, qp_nums[i]);
 	if (num)
 		sroce_doorbell(ctx, qp_nums[i]);
-	else if (ctx->bells.num && sroce_ring_waiting(&ctx->bells))
+	else if (sroce_has_bells(ctx) && sroce_ring_waiting(&ctx->bells))
 		sroce_doorbell(ctx, SROCE_DOORBELL_BELLS);
 }
 

@@ -142,8 +142,7 @@ static struct verbs_context *sroce_alloc_context(struct ibv_device *ibdev,
 		goto err_uninit;
 	}
 	if (resp.drv.bells.entries) {
-		errno = sroce_map_ring(&ctx->vctx.context, &ctx->bells,
-				       &resp.drv.bells, sizeof(uint32_t));
+		errno = sroce_bells_open(ctx, &resp.drv.bells);
 		if (errno)
 			goto err_uninit;
 	}

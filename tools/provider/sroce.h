@@ -25,6 +25,7 @@ struct sroce_device {
  * @bells: queue pairs that wait for a doorbell, see sroce_doorbell_soon(); of no
  *	entries if the kernel gave none
  * @bells_busy: a thread is writing to it; atomic
+ * @bells_forks: whose it is, as a number of forks: a child leaves it alone
  * @ud_lock: for @ud_qps
  * @ud_qps: all that may send by an address handle
  */
@@ -37,6 +38,7 @@ struct sroce_context {
 	bool no_clock;
 	struct sroce_ring_view bells;
 	bool bells_busy;
+	uint32_t bells_forks;
 	pthread_mutex_t ud_lock;
 	struct sroce_qp *ud_qps;
 };
@@ -404,6 +406,7 @@ static inline uint32_t sroce_cqe_key(const struct sroce_cqe *cqe)
 }
 
 /* doorbell.c */
+int sroce_bells_open(struct sroce_context *ctx, const struct sroce_ring_map *map);
 int sroce_doorbell(struct sroce_context *ctx, uint32_t qp_num);
 int sroce_doorbell_soon(struct sroce_context *ctx, uint32_t qp_num);
 void sroce_doorbell_due(struct sroce_context *ctx, const uint32_t *qp_nums,
