@@ -178,6 +178,7 @@ static void resources(void)
 	struct pair_opts po = { .sq = 100, .rq = 20, .sge = 1, .buf = 4096, .access = access };
 	char cmd[2][128], mine[64];
 	struct pair p;
+	uint32_t next;
 	int i;
 
 	po.srq = ibv_create_srq(eb.pd, &sa);
@@ -191,6 +192,11 @@ static void resources(void)
 		if (pair_recv(&p, 1, i, 0, 100))
 			die("post_srq_recv");
 	sends(&p, 7, 100);
+	next = (p.psn[0] + 7) & 0xffffff;
+	is(qp_query(p.qp[0]).sq_psn, next, "ibv_query_qp: sq_psn of who has sent 7 packets");
+	is(qp_query(p.qp[0]).rq_psn, p.psn[1], "rq_psn, as set");
+	is(qp_query(p.qp[1]).rq_psn, next, "rq_psn of who has received them");
+	is(qp_query(p.qp[1]).sq_psn, p.psn[1], "sq_psn, as set");
 
 	for (i = 0; i < 2; i++)
 		snprintf(cmd[i], sizeof(cmd[i]), "rdma -dd resource show qp link %s/1 lqpn %u",
@@ -198,12 +204,14 @@ static void resources(void)
 	shows("sender", cmd[0], " RTS ", "sq_una", 7);
 	shows("sender", cmd[0], " RTS ", "sq_nxt", 7);
 	shows("sender", cmd[0], " RTS ", "sq_fetched", 7);
-	shows("sender", cmd[0], " RTS ", "sq_psn_una", (p.psn[0] + 7) & 0xffffff);
-	shows("sender", cmd[0], " RTS ", "sq_psn_nxt", (p.psn[0] + 7) & 0xffffff);
-	shows("sender", cmd[0], " RTS ", "sq_psn_end", (p.psn[0] + 7) & 0xffffff);
+	shows("sender", cmd[0], " RTS ", "sq_psn_una", next);
+	shows("sender", cmd[0], " RTS ", "sq_psn_nxt", next);
+	shows("sender", cmd[0], " RTS ", "sq_psn_end", next);
+	is(output_number(cmd[0], " RTS ", "sq-psn"), next, "sender: sq-psn");
+	is(output_number(cmd[1], " RTS ", "rq-psn"), next, "receiver: rq-psn");
 	shows("sender", cmd[0], " RTS ", "sq_retry_left", p.conn.retry_cnt);
 	shows("sender", cmd[0], " RTS ", "mtu", mtu_bytes(p.conn.mtu));
-	shows("receiver", cmd[1], " RTS ", "rq_epsn", (p.psn[0] + 7) & 0xffffff);
+	shows("receiver", cmd[1], " RTS ", "rq_epsn", next);
 	shows("receiver", cmd[1], " RTS ", "rq_msn", 7);
 	shows("receiver", cmd[1], " RTS ", "sq_nxt", 0);
 

@@ -401,6 +401,7 @@ static void query(void)
 		is(a.qp_state, IBV_QPS_INIT, "INIT: qp_state");
 		is(a.port_num, 1, "port_num");
 		is(a.pkey_index, 0, "pkey_index");
+		ok(!a.rq_psn && !a.sq_psn, "no PSNs yet (%u, %u)", a.rq_psn, a.sq_psn);
 		is(a.qp_access_flags & ~IBV_ACCESS_LOCAL_WRITE, access, "qp_access_flags");
 
 		s.qp_state = IBV_QPS_RTR;
@@ -418,6 +419,7 @@ static void query(void)
 		is(a.qp_state, IBV_QPS_RTR, "RTR: qp_state");
 		is(a.path_mtu, sets[i].mtu, "path_mtu");
 		is(a.rq_psn, sets[i].psn, "rq_psn");
+		is(a.sq_psn, 0, "no sq_psn yet");
 		is(a.dest_qp_num, q.qp[1]->qp_num, "dest_qp_num");
 		is(a.min_rnr_timer, sets[i].min_rnr, "min_rnr_timer");
 		is(a.max_dest_rd_atomic, s.max_dest_rd_atomic, "max_dest_rd_atomic");

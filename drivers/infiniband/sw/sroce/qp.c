@@ -768,6 +768,10 @@ static void enter_reset(struct sroce_qp *qp)
 	sq->lingers = false;
 	sq->streak = 0;
 	sq->vain = 0;
+	sq->psn_una = 0;
+	sq->psn_nxt = 0;
+	sq->psn_end = 0;
+	sq->psn_left = 0;
 	sq->flight = 0;
 	sq->num_rd = 0;
 	sq->unasked = 0;
@@ -982,7 +986,7 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 }
 
 /**
- * sroce_query_qp - ib_device_ops: what a queue pair has been set to
+ * sroce_query_qp - ib_device_ops: what a queue pair has been set to, and the PSNs it is at
  * @ibqp: the queue pair
  * @attr: filled in, whatever @mask says
  * @mask: what is asked for
@@ -999,7 +1003,10 @@ int sroce_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	spin_lock_bh(&qp->rq.lock);
 	*attr = qp->attr;
 	attr->qp_state = qp->state;
+	attr->rq_psn = qp->rq.epsn;
 	spin_unlock_bh(&qp->rq.lock);
+	/* of the next new packet: what is sent again goes back with psn_nxt */
+	attr->sq_psn = READ_ONCE(qp->sq.psn_end);
 	attr->cur_qp_state = attr->qp_state;
 	attr->path_mig_state = IB_MIG_MIGRATED;
 	if (attr->qp_state == IB_QPS_SQD) {

@@ -339,6 +339,7 @@ void sroce_recv_reset(struct sroce_qp *qp)
 	struct sroce_late *late;
 
 	rq->cons = 0;
+	rq->epsn = 0;
 	rq->msn = 0;
 	rq->op = SROCE_RECV_IDLE;
 	if (rq->tm)
