@@ -85,7 +85,10 @@ static void promised(void)
 		  IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
 		  IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC | IBV_DEVICE_SRQ_RESIZE |
 		  IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
-		  IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID },
+		  IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
+		  IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR },
+		/* the kernel has a connection manager for it: IB_PORT_CM_SUP */
+		{ "port_cap_flags", ea.port.port_cap_flags & ~IBV_PORT_IP_BASED_GIDS, 1 << 16 },
 	};
 	bool a19;
 
@@ -1034,6 +1037,7 @@ static void nobody(void)
 {
 	const long long before = hw_counter(&eb, "qkey_viol_cntr");
 	const double end = now() + PATIENCE;
+	struct ibv_port_attr port;
 
 	ud_up(&management, &eb, HIGH_QKEY, false);
 	ud_recv(&management, 0, 200);
@@ -1041,6 +1045,10 @@ static void nobody(void)
 	while (hw_counter(&eb, "qkey_viol_cntr") == before && now() < end)
 		sleep_ms(20);
 	is(hw_counter(&eb, "qkey_viol_cntr") - before, 1, "which is another's");
+	if (ibv_query_port(eb.ctx, 1, &port))
+		die("query_port");
+	is(port.qkey_viol_cntr, before + 1, "ibv_query_port: qkey_viol_cntr");
+	is(port.bad_pkey_cntr, hw_counter(&eb, "rx_wrong_pkey"), "and bad_pkey_cntr");
 	ok(cq_quiet(management.rcq, 0.1), "and is not received");
 	ud_down(&management);
 }

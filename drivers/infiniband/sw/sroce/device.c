@@ -75,7 +75,8 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 	attr->page_size_cap = ~0ULL << PAGE_SHIFT;
 	attr->max_qp = SROCE_MAX_QP;
 	attr->max_qp_wr = SROCE_MAX_QP_WR;
-	attr->device_cap_flags |= IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_PORT_ACTIVE_EVENT |
+	attr->device_cap_flags |= IB_DEVICE_BAD_PKEY_CNTR | IB_DEVICE_BAD_QKEY_CNTR |
+				  IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_PORT_ACTIVE_EVENT |
 				  IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_CURR_QP_STATE_MOD |
 				  IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC |
 				  IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B |
@@ -170,6 +171,15 @@ static bool speed_known(struct net_device *ndev)
 	return known;
 }
 
+/*
+ * A counter of 16 bits, which stops at its end (14.2.5.6). What queue pairs count that are bound
+ * to a counter of their own is not in it: the core adds that up in hw_counters, past the driver.
+ */
+static u32 violations(const struct sroce_dev *sdev, enum sroce_counter id)
+{
+	return min_t(u64, sroce_stats_sum(sdev->stats, id), U16_MAX);
+}
+
 static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
 {
 	struct net_device *ndev = ib_device_get_netdev(ibdev, port);
@@ -177,7 +187,10 @@ static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_at
 
 	attr->gid_tbl_len = 1024;
 	attr->ip_gids = true;
+	attr->port_cap_flags = IB_PORT_CM_SUP;
 	attr->max_msg_sz = SROCE_MAX_MSG;
+	attr->bad_pkey_cntr = violations(to_sdev(ibdev), SROCE_CNT_RX_WRONG_PKEY);
+	attr->qkey_viol_cntr = violations(to_sdev(ibdev), SROCE_CNT_RX_WRONG_QKEY);
 	attr->pkey_tbl_len = 1;
 	attr->max_vl_num = 1;
 	attr->state = IB_PORT_DOWN;
