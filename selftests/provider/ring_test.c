@@ -136,6 +136,10 @@ int ibv_cmd_create_qp_ex(struct ibv_context *context, struct verbs_qp *vqp,
 	if (resp_size != sizeof(*resp) + sizeof(*drv) ||
 	    cmd_size != sizeof(*cmd))
 		abort();
+	/* as the library does, which knows no others here */
+	if (attr->comp_mask & ~(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+				IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+		return EINVAL;
 	make_qp(context, vqp, attr, drv);
 	return 0;
 }
@@ -1928,10 +1932,52 @@ static void test_xrc_srq(struct sroce_cq *cq)
 	CHECK(poll1(cq, &wc) == 1 && wc.wr_id == 7);
 	CHECK(poll1(cq, &wc) == 0);
 	CHECK(!sroce_destroy_qp(qp));
+
+	/* flags may be named that are none */
+	tgt.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	qp = sroce_create_qp_ex(pd->context, &tgt);
+	CHECK(qp && !sroce_destroy_qp(qp));
+	CHECK(tgt.comp_mask == (IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS));
+	tgt.create_flags = IBV_QP_CREATE_CVLAN_STRIPPING;
+	CHECK(!sroce_create_qp_ex(pd->context, &tgt) && errno == EOPNOTSUPP);
 	CHECK(!sroce_destroy_srq(srq));
 	complete(cq, 1, IBV_WC_RECV, 7, 0);
 	CHECK(poll1(cq, &wc) == 0);
 	done("XRC: a target without rings; its messages on the SRQ's queue");
+}
+
+/* One that is basic in the end is made as any, whatever else was named. */
+static void test_basic_srq_ex(struct sroce_cq *cq)
+{
+	struct ibv_srq_init_attr_ex attr = {
+		.attr = { .max_sge = 2 }, .srq_context = &attr, .pd = pd,
+		.srq_type = IBV_SRQT_BASIC, .cq = &cq->vcq.cq,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ,
+	};
+	const uint32_t num = cq->num_srqs, srqn = next_srqn;
+	struct ibv_recv_wr wr = { .wr_id = 5 }, *bad;
+	struct ibv_srq *srq;
+
+	for (int i = 0; i < 2; i++) {
+		srq = sroce_create_srq_ex(pd->context, &attr);
+		CHECK(srq && srq->srq_context == &attr && srq->pd == pd && next_srqn == srqn);
+		if (srq) {
+			const struct sroce_ring *ring = to_ssrq(srq)->wq.ring.ring;
+
+			CHECK(!sroce_post_srq_recv(srq, &wr, &bad) && ring->prod == 1);
+			CHECK(!sroce_destroy_srq(srq) && cq->num_srqs == num);
+		}
+		/* the type that is meant where none is */
+		attr.comp_mask &= ~IBV_SRQ_INIT_ATTR_TYPE;
+		attr.srq_type = IBV_SRQT_XRC;
+	}
+	attr.comp_mask |= IBV_SRQ_INIT_ATTR_TM;
+	CHECK(!sroce_create_srq_ex(pd->context, &attr) && errno == EOPNOTSUPP);
+	attr.comp_mask = IBV_SRQ_INIT_ATTR_CQ;
+	CHECK(!sroce_create_srq_ex(pd->context, &attr) && errno == EINVAL);
+	attr.comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_RESERVED;
+	CHECK(!sroce_create_srq_ex(pd->context, &attr) && errno == EOPNOTSUPP);
+	done("SRQ: a basic one, by the extended call");
 }
 
 static void tm_fails(struct ibv_srq *srq, struct ibv_ops_wr *wr)
@@ -3179,6 +3225,7 @@ int main(void)
 	drop_qp(qp);
 	test_srq(cq);
 	test_xrc_srq(cq);
+	test_basic_srq_ex(cq);
 	test_tm_srq(cq);
 	test_qp_ex_place(cq);
 	test_wr_same(cq);

@@ -152,11 +152,15 @@ static int sroce_make_plain_qp(struct ibv_context *ibctx, struct sroce_qp *qp,
 			       struct sroce_create_qp_resp *drv)
 {
 	struct sroce_create_qp_full_resp resp = {};
+	const uint32_t comp_mask = attr->comp_mask;
 	struct ibv_create_qp cmd = {};
 	int ret;
 
+	/* there are none; not a copy, as the program's may be of an older libibverbs, and shorter */
+	attr->comp_mask &= ~IBV_QP_INIT_ATTR_CREATE_FLAGS;
 	ret = ibv_cmd_create_qp_ex(ibctx, &qp->vqp, attr, &cmd, sizeof(cmd),
 				   &resp.ibv_resp, sizeof(resp));
+	attr->comp_mask = comp_mask;
 	*drv = resp.drv;
 	return ret;
 }
@@ -195,10 +199,12 @@ static int sroce_make_ex_qp(struct ibv_context *ibctx, struct sroce_qp *qp,
 			 IBV_QP_INIT_ATTR_RX_HASH | \
 			 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 
-/* What is only in the longer of the two commands. */
-#define SROCE_QP_EX_ATTRS	(IBV_QP_INIT_ATTR_CREATE_FLAGS | \
-				 IBV_QP_INIT_ATTR_IND_TABLE | \
-				 IBV_QP_INIT_ATTR_RX_HASH)
+/* Is there something that is only in the longer of the two commands? */
+static bool sroce_wants_ex(const struct ibv_qp_init_attr_ex *attr)
+{
+	return attr->comp_mask & (IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH) ||
+	       (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags);
+}
 
 /* Return: 0 or a positive errno. */
 static int sroce_check_attr(const struct sroce_context *ctx,
@@ -208,8 +214,7 @@ static int sroce_check_attr(const struct sroce_context *ctx,
 
 	if (attr->comp_mask & ~SROCE_QP_ATTRS)
 		return EOPNOTSUPP;
-	if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD &&
-	    attr->comp_mask & SROCE_QP_EX_ATTRS)
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD && sroce_wants_ex(attr))
 		return EOPNOTSUPP;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_RX_HASH &&
 	    !(attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE))
@@ -288,7 +293,7 @@ struct ibv_qp *sroce_create_qp_ex(struct ibv_context *ibctx,
 		return NULL;
 	ibqp = &qp->vqp.qp;
 
-	if (attr->comp_mask & SROCE_QP_EX_ATTRS)
+	if (sroce_wants_ex(attr))
 		ret = sroce_make_ex_qp(ibctx, qp, attr, &resp);
 	else
 		ret = sroce_make_plain_qp(ibctx, qp, attr, &resp);

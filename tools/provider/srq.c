@@ -84,21 +84,42 @@ struct ibv_srq *sroce_create_srq(struct ibv_pd *pd,
 	return &srq->vsrq.srq;
 }
 
-/*
- * libibverbs asks for a basic one by ibv_create_srq(), so this is of another.
- * Return: 0 or a positive errno.
- */
+static bool sroce_srq_is_basic(const struct ibv_srq_init_attr_ex *attr)
+{
+	return !(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) ||
+	       attr->srq_type == IBV_SRQT_BASIC;
+}
+
+/* Return: 0 or a positive errno. */
 static int sroce_check_srq_ex(const struct ibv_srq_init_attr_ex *attr)
 {
 	const bool tm = attr->comp_mask & IBV_SRQ_INIT_ATTR_TM;
 
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) ||
+	if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED)
+		return EOPNOTSUPP;
+	if (sroce_srq_is_basic(attr) ? tm :
 	    attr->srq_type != (tm ? IBV_SRQT_TM : IBV_SRQT_XRC))
 		return EOPNOTSUPP;
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) ||
 	    (tm && attr->tm_cap.max_ops > SROCE_TM_MAX_OPS))
 		return EINVAL;
 	return 0;
+}
+
+/*
+ * What libibverbs does when a basic one is asked for and nothing else; also where a
+ * domain or a completion queue is named that it has no use for.
+ */
+static struct ibv_srq *sroce_create_basic_srq(struct ibv_srq_init_attr_ex *attr)
+{
+	struct ibv_srq *ibsrq;
+
+	ibsrq = sroce_create_srq(attr->pd, (struct ibv_srq_init_attr *)attr);
+	if (!ibsrq)
+		return NULL;
+	ibsrq->srq_context = attr->srq_context;
+	ibsrq->pd = attr->pd;
+	return ibsrq;
 }
 
 struct ibv_srq *sroce_create_srq_ex(struct ibv_context *ibctx,
@@ -114,6 +135,8 @@ struct ibv_srq *sroce_create_srq_ex(struct ibv_context *ibctx,
 		errno = ret;
 		return NULL;
 	}
+	if (sroce_srq_is_basic(attr))
+		return sroce_create_basic_srq(attr);
 
 	srq = sroce_new_srq(attr->pd);
 	if (!srq)
