@@ -1208,6 +1208,7 @@ static void notified(void)
 		{ "for a number that is nobody's", QPN, 0 },
 	};
 	struct answer got[MAX_ANSWERS];
+	struct ibv_port_attr port;
 	static struct pkt k;
 	struct victim v;
 
@@ -1221,6 +1222,11 @@ static void notified(void)
 		is(answers(got, v.num), 0, "a notification %s: nothing is answered", tries[i].what);
 		is(hw_counter(&ea, "rp_cnp_handled") - before, tries[i].counts, "and heeded, or not");
 	}
+	if (ibv_query_port(ea.ctx, 1, &port))
+		die("query_port");
+	ok(port.bad_pkey_cntr, "a P_Key that is another is counted (%u)", port.bad_pkey_cntr);
+	is(port.bad_pkey_cntr, min(hw_counter(&ea, "rx_wrong_pkey"), 0xffffLL),
+	   "and told by ibv_query_port");
 	victim_destroy(&v);
 }
 
