@@ -791,6 +791,18 @@ void mr_drop(struct ibv_mr *mr)
 	free(p);
 }
 
+/* Since Linux 6.2 */
+bool has_flush(struct end *e)
+{
+	struct ibv_mr *mr = mr_make(e, 4096, 0), *flush;
+
+	flush = ibv_reg_mr(e->pd, mr->addr, 4096, IBV_ACCESS_LOCAL_WRITE | ACCESS_FLUSH);
+	if (flush && ibv_dereg_mr(flush))
+		die("dereg_mr");
+	mr_drop(mr);
+	return flush;
+}
+
 void ud_ready(struct ibv_qp *qp, uint32_t qkey)
 {
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = qkey };

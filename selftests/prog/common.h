@@ -316,6 +316,7 @@ bool wc_is(struct ibv_cq *cq, uint64_t wr_id, int status, struct ibv_wc *out, co
 
 /* The kernel's enum ib_access_flags, which older headers lack: FLUSH to global visibility */
 #define ACCESS_FLUSH (1 << 8)
+bool has_flush(struct end *e);
 
 /* Seconds after which what is kept before its turn is dropped: KEPT_MAX_AGE in keep.c */
 #define KEPT_AGE 20

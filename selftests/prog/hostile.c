@@ -1042,6 +1042,8 @@ static void remembered(void)
 }
 
 #define READ_REQUEST 0x0c
+#define FLUSH 0x1c
+#define FLUSH_GLOBAL 1
 #define ATOMIC_WRITE 0x1d
 
 /* Of @value, @n packets behind the expected one */
@@ -1055,53 +1057,113 @@ static void atomic_write(const struct victim *v, uint32_t n, uint64_t value)
 	put_out(&k, v->how);
 }
 
-/*
- * More ATOMIC WRITEs than there are resources, while there is a READ to be answered: rdma_rxe, which
- * counts neither these nor FLUSHes, sends them. Each is done and answered in its turn.
- */
-static void uncounted(void)
+/* To all that see memory: what was written before into @mr */
+static void flush(const struct victim *v, const struct ibv_mr *mr, uint32_t n)
 {
-	enum { LEN = 3 << 20, PKTS = LEN / MTU, WRITES = 20 };
-	struct ibv_mr *mr = mr_make(&ea, LEN, IBV_ACCESS_REMOTE_READ);
-	unsigned int num = 0, naks = 0, i;
 	static struct pkt k;
-	struct answer a;
-	struct victim v;
 
-	victim_create(&v, RC, V6, 1);
-	prepare(&v, IBV_QPS_RTS, NONE);
-	/* a queue that holds whole bursts, headers of their packets and all */
+	build_len(&k, v, FLUSH, v->psn + n, 0, 64);
+	put(k.b + find_header(FLUSH, "FETH"), FLUSH_GLOBAL, 4);
+	put(addr_of(&k, FLUSH), (uintptr_t)mr->addr, 8);
+	put(addr_of(&k, FLUSH) + 8, mr->rkey, 4);
+	seal(&k, v->how);
+	put_out(&k, v->how);
+}
+
+#define BUSY_LEN (3 << 20)
+#define BUSY_PKTS (BUSY_LEN / MTU)
+
+/* With a READ that takes long to be answered: its queue holds whole bursts, headers of packets and all */
+static struct ibv_mr *busy(struct victim *v, int access)
+{
+	struct ibv_mr *mr = mr_make(&ea, BUSY_LEN, IBV_ACCESS_REMOTE_READ | access);
+	static struct pkt k;
+
+	victim_create(v, RC, V6, 1);
+	v->access |= access;
+	prepare(v, IBV_QPS_RTS, NONE);
 	command("tc -n a qdisc add dev v0 root tbf rate 20mbit burst 100k limit 8m");
-	build_len(&k, &v, READ_REQUEST, v.psn, 0, LEN);
+	build_len(&k, v, READ_REQUEST, v->psn, 0, BUSY_LEN);
 	put(addr_of(&k, READ_REQUEST), (uintptr_t)mr->addr, 8);
 	put(addr_of(&k, READ_REQUEST) + 8, mr->rkey, 4);
 	seal(&k, V6);
 	put_out(&k, V6);
-	for (i = 0; i < WRITES; i++)
-		atomic_write(&v, PKTS + i, i + 1);
-	while (num < WRITES && next_answer(&a, v.num)) {
-		const uint32_t n = (a.psn - v.psn) & 0xffffff;
+	return mr;
+}
 
-		if (n < PKTS)
-			continue;
-		if (n != PKTS + num)
-			break;
+static void busy_no_more(struct victim *v, struct ibv_mr *mr)
+{
+	command("tc -n a qdisc del dev v0 root");
+	victim_destroy(v);
+	mr_drop(mr);
+}
+
+/* The next answer to what is behind the READ; false if there is none */
+static bool answer_behind(const struct victim *v, struct answer *a, uint32_t *n)
+{
+	do {
+		if (!next_answer(a, v->num))
+			return false;
+		*n = (a->psn - v->psn) & 0xffffff;
+	} while (*n < BUSY_PKTS);
+	return true;
+}
+
+/*
+ * More FLUSHes than there are resources, while there is a READ to be answered: rdma_rxe, which does
+ * not count them, sends them. Each is done and answered in its turn.
+ */
+static void uncounted(void)
+{
+	enum { FLUSHES = 20 };
+	unsigned int num = 0, naks = 0, i;
+	struct ibv_mr *mr;
+	struct answer a;
+	struct victim v;
+	uint32_t n;
+
+	if (!has_flush(&ea)) {
+		skip("no FLUSH in this kernel", "more FLUSHes than there are resources");
+		return;
+	}
+	mr = busy(&v, ACCESS_FLUSH);
+	for (i = 0; i < FLUSHES; i++)
+		flush(&v, mr, BUSY_PKTS + i);
+	while (num < FLUSHES && answer_behind(&v, &a, &n) && n == BUSY_PKTS + num) {
 		if (kind_of(&a) == NAK_SEQ) {
 			naks++;
-			atomic_write(&v, n, num + 1);
+			flush(&v, mr, n);
 		} else if (kind_of(&a) == DATA) {
 			num++;
 		} else {
 			break;
 		}
 	}
-	is(num, WRITES, "ATOMIC WRITEs behind a READ, answered in their order");
+	is(num, FLUSHES, "FLUSHes behind a READ, answered in their order");
 	ok(naks, "those that found no resource were asked for again: %u", naks);
-	is(get((uint8_t *)room->addr + 64, 8), num, "the last one was done last");
 	is(qp_state(v.qp), IBV_QPS_RTS, "and the connection lives");
-	command("tc -n a qdisc del dev v0 root");
-	victim_destroy(&v);
-	mr_drop(mr);
+	busy_no_more(&v, mr);
+}
+
+/* ATOMIC WRITEs are counted, as all else that takes a resource: 9.7.4.1.4. */
+static void counted(void)
+{
+	unsigned int num = 0, i;
+	struct ibv_mr *mr;
+	struct answer a;
+	struct victim v;
+	uint32_t n = 0;
+
+	mr = busy(&v, 0);
+	for (i = 0; i < 20; i++)
+		atomic_write(&v, BUSY_PKTS + i, i + 1);
+	while (answer_behind(&v, &a, &n) && kind_of(&a) == DATA && n == BUSY_PKTS + num)
+		num++;
+	between(num, 1, 15, "ATOMIC WRITEs behind a READ, that found a resource");
+	is(kind_of(&a), NAK_INV, "the next one ends the connection");
+	is(n, BUSY_PKTS + num, "it is the next");
+	is(get((uint8_t *)room->addr + 64, 8), num, "and was not done");
+	busy_no_more(&v, mr);
 }
 
 /*
@@ -1979,6 +2041,7 @@ static const struct test tests[] = {
 	TEST(remembered, .with = with_all),
 	TEST(strange_srq, .with = with_all),
 	TEST(uncounted, .with = with_room),
+	TEST(counted, .with = with_room),
 	TEST(refused, .with = with_room),
 	TEST(fuzz, .with = with_all),
 };

@@ -940,8 +940,8 @@ static void recv_flush_memory(struct sroce_qp *qp, const struct sroce_rx *rx)
 }
 
 /*
- * By enum wire_class. @uncounted: requesters count READs and ATOMICs against the peer's resources,
- * but rdma_rxe neither of these.
+ * By enum wire_class. @uncounted: requesters count what takes one of the peer's resources, but
+ * rdma_rxe not these.
  */
 static const struct recv_op {
 	void (*take)(struct sroce_qp *qp, const struct sroce_rx *rx);
@@ -954,8 +954,7 @@ static const struct recv_op {
 	[WIRE_CLASS_WRITE] = { recv_write, SROCE_CNT_RX_WRITE, .unreliable = true },
 	[WIRE_CLASS_READ] = { recv_read, SROCE_CNT_RX_READ, .resource = true },
 	[WIRE_CLASS_ATOMIC] = { recv_atomic, SROCE_CNT_RX_ATOMIC, .resource = true },
-	[WIRE_CLASS_ATOMIC_WRITE] = { recv_atomic_write, SROCE_CNT_RX_ATOMIC, .resource = true,
-				      .uncounted = true },
+	[WIRE_CLASS_ATOMIC_WRITE] = { recv_atomic_write, SROCE_CNT_RX_ATOMIC, .resource = true },
 	[WIRE_CLASS_FLUSH] = { recv_flush_memory, SROCE_CNT_RX_FLUSH, .resource = true,
 			       .uncounted = true },
 };
