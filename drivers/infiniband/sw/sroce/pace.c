@@ -525,13 +525,24 @@ bool sroce_pace_marked(struct sroce_qp *qp)
 	return true;
 }
 
+/* One side waits until @when, and its @flags get @bit; the other may wait for less. The lock is held. */
+static void wait_until(struct sroce_pace *p, ktime_t when, int bit, unsigned long *flags)
+{
+	set_bit(bit, flags);
+	/* pairs with pace_timer(): it sees the bit, or we see that it is not queued */
+	smp_mb__after_atomic();
+	if (!hrtimer_is_queued(&p->timer) ||
+	    ktime_before(when, hrtimer_get_expires(&p->timer)))
+		hrtimer_start(&p->timer, when, HRTIMER_MODE_ABS_SOFT);
+}
+
 /**
  * sroce_pace_wait - is it time to send?
  * @qp: queue pair; the caller owns the side that sends
  * @bit: set in @flags if not
  * @flags: of that side
  *
- * Return: true if it is; false, and the side's tasklet runs when it is.
+ * Return: true if it is; false, and the side's tasklet runs when it is, or before that.
  */
 bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags)
 {
@@ -544,10 +555,8 @@ bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags)
 	if (p->limited)
 		raise_for_time(qp, p, now);
 	open = !p->limited || ktime_compare(now, p->next) >= 0;
-	if (!open) {
-		set_bit(bit, flags);
-		hrtimer_start(&p->timer, p->next, HRTIMER_MODE_ABS_SOFT);
-	}
+	if (!open)
+		wait_until(p, p->next, bit, flags);
 	spin_unlock_bh(&p->lock);
 	return open;
 }
@@ -564,13 +573,7 @@ void sroce_pace_until(struct sroce_qp *qp, ktime_t when, int bit, unsigned long 
 	struct sroce_pace *p = &qp->pace;
 
 	spin_lock_bh(&p->lock);
-	set_bit(bit, flags);
-	/* pairs with pace_timer(): it sees the bit, or we see that it is not queued */
-	smp_mb__after_atomic();
-	/* the other side may wait for less */
-	if (!hrtimer_is_queued(&p->timer) ||
-	    ktime_before(when, hrtimer_get_expires(&p->timer)))
-		hrtimer_start(&p->timer, when, HRTIMER_MODE_ABS_SOFT);
+	wait_until(p, when, bit, flags);
 	spin_unlock_bh(&p->lock);
 }
 
