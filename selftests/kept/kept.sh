@@ -25,11 +25,19 @@ if probe ext4 && modprobe ${MODULES:+-d "$MODULES"} -q brd rd_size=65536 &&
 	mkdir -p "$TMP/frozen"
 	mkfs.ext4 -q /dev/ram0 && mount /dev/ram0 "$TMP/frozen" && export FROZEN=$TMP/frozen
 fi
+kept() { # TEST
+	tap_from "$1" "$BIN/kept" -d roce0 -D roce1 --down "rdma link del roce1" \
+		--up "ip netns exec b rdma link add roce1 type $TYPE netdev v1" "$1"
+}
+
+# some packets of it arrive in one skb
+segmentation on a v0
+kept refused
+segmentation off a v0
 # the last one ends the link
 for t in requests empty far_ahead aged aged_responses responses link_full waiting others ahead beside destroys asks \
 	ends; do
-	tap_from "$t" "$BIN/kept" -d roce0 -D roce1 --down "rdma link del roce1" \
-		--up "ip netns exec b rdma link add roce1 type $TYPE netdev v1" "$t"
+	kept "$t"
 done
 [ -z "${FROZEN:-}" ] || umount "$FROZEN"
 done_testing

@@ -17,8 +17,9 @@
  *	model.c						schedules, and what has to hold
  *
  * Not here, as it makes no difference to what is proven: XRC, tag matching, keys
- * but for a wrong one, memory that has to be paged in (but that it stops the requester), lists of more than one
- * piece, SQD, congestion (pace.c: a window is the schedule's, and stays so), and the
+ * but for a wrong one, memory that has to be paged in (but that it stops the
+ * requester), lists of more than one piece, SQD, pages that several skbs are cut
+ * from, congestion (pace.c: a window is the schedule's, and stays so), and the
  * shortcuts for the middle of a message (sroce_recv_middle, sroce_ack_middle,
  * send_middles), which do what is done here for each packet.
  *

@@ -997,26 +997,28 @@ int forger_on(const char *host)
 	return fd;
 }
 
-void forge_pkt(int fd, const struct pair *p, int side, uint8_t opcode, uint32_t psn,
-	       const void *body, size_t len)
+size_t forge_into(uint8_t *ip, const struct pair *p, int side, uint16_t id, uint8_t opcode,
+		  uint32_t psn, const void *body, size_t len)
 {
-	uint8_t ip[4500] = {}, *udp = ip + 20, *bth = udp + 8;
-	struct sockaddr_in to = { .sin_family = AF_INET };
+	uint8_t *bth = ip + FORGED_BTH, *udp = bth - 8;
 	size_t total = 40 + len + 4;
 	uint32_t v;
 
-	if (total > sizeof(ip))
+	if (total > FORGED_MAX)
 		die("forge: %zu bytes", len);
+	memset(ip, 0, total);
 	ip[0] = 0x45;
 	ip[2] = total >> 8;
 	ip[3] = total;
-	ip[4] = 0x12;		/* an ID of our own is kept */
+	ip[4] = id >> 8;
+	ip[5] = id;
 	ip[6] = 0x40;
 	ip[8] = 64;
 	ip[9] = IPPROTO_UDP;
 	memcpy(ip + 12, p->e[side]->gid.raw + 12, 4);
 	memcpy(ip + 16, p->e[!side]->gid.raw + 12, 4);
-	udp[0] = 0xc0;
+	udp[0] = FORGED_PORT >> 8;
+	udp[1] = FORGED_PORT & 0xff;
 	udp[2] = 4791 >> 8;
 	udp[3] = 4791 & 0xff;
 	udp[4] = (total - 20) >> 8;
@@ -1030,6 +1032,17 @@ void forge_pkt(int fd, const struct pair *p, int side, uint8_t opcode, uint32_t 
 	memcpy(bth + 12, body, len);
 	v = htole32(icrc_of(ip, total - 4));
 	memcpy(ip + total - 4, &v, 4);
+	return total;
+}
+
+void forge_pkt(int fd, const struct pair *p, int side, uint8_t opcode, uint32_t psn,
+	       const void *body, size_t len)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET };
+	uint8_t ip[FORGED_MAX];
+	/* an ID of our own is kept */
+	const size_t total = forge_into(ip, p, side, 0x1200, opcode, psn, body, len);
+
 	memcpy(&to.sin_addr, ip + 16, 4);
 	if (sendto(fd, ip, total, 0, (void *)&to, sizeof(to)) != (ssize_t)total)
 		die("raw socket: %s", strerror(errno));

@@ -248,8 +248,15 @@ uint32_t icrc_of(const uint8_t *ip, size_t len);
 
 /*
  * A packet as if from @side of a pair, with its ICRC: IPv4, UDP, BTH, and the headers and
- * payload that the caller gives. @fd: forger()'s, made on that side's host.
+ * payload that the caller gives. Returns how long it is, from the IP header on, which has @id.
  */
+#define FORGED_MAX 4500
+#define FORGED_BTH 28
+#define FORGED_PORT 0xc000
+size_t forge_into(uint8_t *ip, const struct pair *p, int side, uint16_t id, uint8_t opcode,
+		  uint32_t psn, const void *body, size_t len);
+
+/* And it is sent. @fd: forger()'s, made on that side's host */
 int forger(void);
 int forger_on(const char *host);
 void forge_pkt(int fd, const struct pair *p, int side, uint8_t opcode, uint32_t psn,

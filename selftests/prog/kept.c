@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
@@ -16,10 +17,15 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
 
 static struct end ea, eb;
 
@@ -51,6 +57,7 @@ static struct end ea, eb;
 #define FAR_READ (2 * SIDE_PKTS / RD_ATOMIC * MTU)
 
 /* BTH */
+#define SEND_ONLY 0x04
 #define WRITE_FIRST 0x06
 #define WRITE_MIDDLE 0x07
 #define WRITE_ONLY 0x0a
@@ -226,13 +233,11 @@ static void empty(void)
 	pair_destroy(&p);
 }
 
-/* One packet, @ahead of the next that is due: is it kept? */
-static bool kept(struct pair *p, uint32_t ahead)
+/* One packet more than @before has come, or is about to: is it kept? */
+static bool more_kept(struct count before)
 {
-	const struct count before = count(&eb);
 	struct count got;
 
-	forge_pkt(forgers[0], p, 0, WRITE_MIDDLE, p->psn[0] + ahead, p->buf[0], MTU);
 	for (double end = now() + PATIENCE; ; ) {
 		got = count(&eb);
 		if (got.kept + got.dropped != before.kept + before.dropped)
@@ -240,6 +245,15 @@ static bool kept(struct pair *p, uint32_t ahead)
 		if (now() > end)
 			die("a packet is neither kept nor dropped");
 	}
+}
+
+/* One, @ahead of the next that is due */
+static bool kept(struct pair *p, uint32_t ahead)
+{
+	const struct count before = count(&eb);
+
+	forge_pkt(forgers[0], p, 0, WRITE_MIDDLE, p->psn[0] + ahead, p->buf[0], MTU);
+	return more_kept(before);
 }
 
 /*
@@ -844,6 +858,161 @@ static void helper_end(struct helper *h)
 	waitpid(h->pid, NULL, 0);
 }
 
+/*
+ * What small packets pin of a page that they are cut from. A process cuts those that it sends in
+ * pieces from one page after another, and no other process has those.
+ */
+#define PAGE_PIECES 32768
+
+/* PSNs ahead of the next that is due: the joined ones leave one out, which would part them */
+enum { OF_PAGE = 1, OF_ANOTHER = 3, JOINED = 5, PARTS = 6, BESIDE = 100 };
+#define NUM_JOINED 15
+
+static struct pair crowded;
+static int udp_fd;		/* on side 0's host */
+static struct sockaddr_in udp_to = { .sin_family = AF_INET };
+
+static void udp_open(void)
+{
+	struct sockaddr_in from = { .sin_family = AF_INET, .sin_port = htons(FORGED_PORT) };
+	const int home = host_enter("a");
+
+	memcpy(&from.sin_addr, ea.gid.raw + 12, 4);
+	memcpy(&udp_to.sin_addr, eb.gid.raw + 12, 4);
+	udp_to.sin_port = htons(4791);
+	udp_fd = socket(AF_INET, SOCK_DGRAM, 0);
+	/* which are never cut, and have no ID */
+	if (udp_fd < 0 || bind(udp_fd, (void *)&from, sizeof(from)) ||
+	    setsockopt(udp_fd, IPPROTO_IP, IP_MTU_DISCOVER, &(int) { IP_PMTUDISC_DO }, sizeof(int)))
+		die("UDP socket: %s", strerror(errno));
+	host_leave(home);
+}
+
+static int udp_send(const uint8_t *buf, size_t len, int flags)
+{
+	return sendto(udp_fd, buf, len, flags, (void *)&udp_to, sizeof(udp_to)) < 0 ? -1 : 0;
+}
+
+/* What is sent in a second piece is put into a page. */
+static int send_piece(uint32_t ahead)
+{
+	uint8_t ip[FORGED_MAX], body[64] = {};
+	const size_t len = forge_into(ip, &crowded, 0, 0, SEND_ONLY, crowded.psn[0] + ahead, body,
+				      sizeof(body));
+	const size_t second = len - sizeof(body);
+
+	if (udp_send(ip + FORGED_BTH, second - FORGED_BTH, MSG_MORE) ||
+	    udp_send(ip + second, sizeof(body), 0))
+		return errno;
+	return 0;
+}
+
+static int send_of_page(void)
+{
+	return send_piece(OF_PAGE);
+}
+
+static int send_parting(void)
+{
+	return send_piece(PARTS);
+}
+
+static int send_of_another(void)
+{
+	return send_piece(OF_ANOTHER);
+}
+
+/* In one skb, the second right behind the gap */
+static long long send_joined(void)
+{
+	static uint8_t buf[65536];
+	const long long before = count(&eb).kept;
+	uint8_t ip[FORGED_MAX], body[MTU] = {};
+	size_t len = 0, seg = 0;
+	int i;
+
+	for (i = 0; i < NUM_JOINED; i++) {
+		seg = forge_into(ip, &crowded, 0, 0, WRITE_MIDDLE,
+				 crowded.psn[0] + JOINED + i + !!i, body, MTU) - FORGED_BTH;
+		memcpy(buf + len, ip + FORGED_BTH, seg);
+		len += seg;
+	}
+	if (setsockopt(udp_fd, IPPROTO_UDP, UDP_SEGMENT, &(int) { seg }, sizeof(int)) ||
+	    udp_send(buf, len, 0) ||
+	    setsockopt(udp_fd, IPPROTO_UDP, UDP_SEGMENT, &(int) { 0 }, sizeof(int)))
+		die("joined packets: %s", strerror(errno));
+	wait_counter(&eb, "rx_kept", before + NUM_JOINED - 1);
+	return count(&eb).kept - before;
+}
+
+static struct count fill_beside(uint32_t num)
+{
+	struct count got;
+
+	crowded.psn[0] += BESIDE;
+	got = fill(&crowded, 1, WRITE_MIDDLE, num, 1, 0);
+	crowded.psn[0] -= BESIDE;
+	return got;
+}
+
+static bool helper_kept(const struct helper *h)
+{
+	const struct count before = count(&eb);
+
+	helper_go(h);
+	if (helper_said(h, PATIENCE))
+		die("a helper sent nothing");
+	return more_kept(before);
+}
+
+/*
+ * A packet pins a page. One that is refused is from there, too, and would have taken over what the
+ * page is charged: it does not leave with that.
+ */
+static void refused(void)
+{
+	static int (* const of_page[])(void) = { send_of_page, send_parting };
+	static int (* const of_another[])(void) = { send_of_another, send_of_another };
+	bool pins, parts, another_before, another_after;
+	struct helper page, another;
+	long long each, joined;
+	struct count got;
+	double began;
+
+	udp_open();
+	up(&crowded, CHUNK);
+	send_joined();
+	got = fill_beside(FULL);
+	each = SIDE_BYTES / got.kept;
+	pair_destroy(&crowded);
+
+	/* room for a page and a bit, and without the page not for all the joined ones again */
+	up(&crowded, CHUNK);
+	page = helper_start(of_page, 2);
+	another = helper_start(of_another, 2);
+	began = now();
+	joined = send_joined();
+	got = fill_beside(got.kept - (PAGE_PIECES + 4096) / each - 1);
+	pins = helper_kept(&page);
+	another_before = helper_kept(&another);
+	parts = helper_kept(&page);
+	another_after = helper_kept(&another);
+	if (now() - began > 0.8 * KEPT_AGE) {
+		skip("this machine is too slow: what came first has aged", "a page's charge");
+	} else {
+		is(joined, NUM_JOINED, "packets of one skb are kept");
+		is(got.dropped, 0, "many beside them");
+		ok(pins, "one that pins a page");
+		ok(!another_before, "none of another page");
+		ok(!parts, "nor one that parts what came in one skb");
+		ok(!another_after, "and still none of another page");
+	}
+	helper_end(&page);
+	helper_end(&another);
+	pair_destroy(&crowded);
+	close(udp_fd);
+}
+
 /* So long is what waits looked at; what does not wait is done in much less. */
 #define A_WHILE 1.5
 
@@ -1026,6 +1195,7 @@ static const struct test tests[] = {
 	TEST(aged),
 	TEST(aged_responses),
 	TEST(responses),
+	TEST(refused),
 	TEST(link_full),
 	TEST(waiting),
 	TEST(others),

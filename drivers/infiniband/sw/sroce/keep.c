@@ -68,19 +68,30 @@ static u32 page_excess(const struct sk_buff *skb, struct page *page)
 static void hold_page(struct sroce_kept *kept, struct sroce_late *late, struct page *page,
 		      u32 excess)
 {
-	struct sroce_late *holder = kept->holder;
+	struct sroce_held *held = &kept->held;
 
-	if (page && page == kept->page) {
-		if (wire_psn_diff(late->rx.pkt.psn, holder->rx.pkt.psn) < 0)
+	if (page && page == held->page) {
+		if (wire_psn_diff(late->rx.pkt.psn, held->holder->rx.pkt.psn) < 0)
 			return;
-		holder->charge -= kept->excess;
-		late->charge += kept->excess;
-		kept->holder = late;
+		held->holder->charge -= held->excess;
+		late->charge += held->excess;
+		held->holder = late;
 	} else if (page) {
-		kept->page = page;
-		kept->excess = excess;
-		kept->holder = late;
+		*held = (struct sroce_held) { page, excess, late };
 	}
+}
+
+/* There is no room for @late after all: who was charged for the page @before is so again. */
+static void hold_as_before(struct sroce_kept *kept, struct sroce_late *late,
+			   const struct sroce_held *before)
+{
+	if (kept->held.holder != late)
+		return;
+	if (kept->held.page == before->page) {
+		late->charge -= before->excess;
+		before->holder->charge += before->excess;
+	}
+	kept->held = *before;
 }
 
 /* What @late pins, as the first packet of its skb: with the books, or off them. */
@@ -88,7 +99,7 @@ static bool charge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_la
 {
 	const struct sk_buff *skb = late->rx.skb;
 	struct page *page = data_page(skb);
-	u32 excess = page && page != kept->page ? page_excess(skb, page) : 0;
+	u32 excess = page && page != kept->held.page ? page_excess(skb, page) : 0;
 	const u32 bytes = sizeof(*late) + (skb ? skb->truesize : 0) + excess;
 	atomic_long_t *all = &qp_dev(qp)->kept_bytes;
 
@@ -111,18 +122,16 @@ static void uncharge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_
 	atomic_long_sub(late->charge, &qp_dev(qp)->kept_bytes);
 	kept->bytes -= late->charge;
 	late->charge = 0;
-	if (kept->holder == late) {
-		kept->holder = NULL;
-		kept->page = NULL;
-	}
+	if (kept->held.holder == late)
+		kept->held = (struct sroce_held) {};
 }
 
 static void pass_charge(struct sroce_kept *kept, struct sroce_late *from, struct sroce_late *to)
 {
 	to->charge += from->charge;
 	from->charge = 0;
-	if (kept->holder == from)
-		kept->holder = to;
+	if (kept->held.holder == from)
+		kept->held.holder = to;
 }
 
 /* @late leaves; @next was behind it. */
@@ -139,6 +148,8 @@ static void discharge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce
 static bool charge_between(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *prev,
 			   struct sroce_late *late, struct sroce_late *next)
 {
+	const struct sroce_held before = kept->held;
+
 	if (same_skb(prev, late))
 		return true;
 	if (same_skb(late, next)) {
@@ -150,6 +161,7 @@ static bool charge_between(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 	/* it parts two of one skb */
 	if (!same_skb(prev, next) || charge(qp, kept, next))
 		return true;
+	hold_as_before(kept, late, &before);
 	uncharge(qp, kept, late);
 	return false;
 }

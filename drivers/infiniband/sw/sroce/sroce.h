@@ -712,23 +712,31 @@ struct sroce_late {
 };
 
 /**
+ * struct sroce_held - a page that packets pin
+ * @page: the page; NULL for none
+ * @excess: what of it is charged besides its packets
+ * @holder: to this one
+ */
+struct sroce_held {
+	struct page *page;
+	u32 excess;
+	struct sroce_late *holder;
+};
+
+/**
  * struct sroce_kept - packets that came before their turn
  * @tree: runs of struct sroce_late, by the first one's PSN
  * @last: the first of the last run
  * @num: packets
  * @bytes: that they pin, and those of the side that wait for memory
- * @page: that the data of the last one is in
- * @excess: what of it is charged besides its packets
- * @holder: to this one
+ * @held: that the data of the last one is in
  */
 struct sroce_kept {
 	struct rb_root tree;
 	struct sroce_late *last;
 	u32 num;
 	u32 bytes;
-	struct page *page;
-	u32 excess;
-	struct sroce_late *holder;
+	struct sroce_held held;
 };
 
 /* Packets that may wait; one more is lost, and recovered as such. */
