@@ -890,6 +890,101 @@ static void memory_on_demand(void)
 		die("dereg_mr");
 }
 
+static struct ibv_srq *tags;
+
+static void *make_tag(void)
+{
+	struct ibv_ops_wr wr = { .opcode = IBV_WR_TAG_ADD, .tm.add = { .tag = 1, .mask = 1 } }, *bad;
+
+	errno = ibv_post_srq_ops(tags, &wr, &bad);
+	return errno ? NULL : (void *)(uintptr_t)(wr.tm.handle + 1ULL);
+}
+
+static int drop_tag(void *o)
+{
+	struct ibv_ops_wr wr = {
+		.opcode = IBV_WR_TAG_DEL, .tm.handle = (uintptr_t)o - 1,
+	}, *bad;
+
+	return ibv_post_srq_ops(tags, &wr, &bad);
+}
+
+/* A node of a table of numbers has so many, and so many bytes at least. */
+#define NODE_NUMBERS 64
+#define NODE_BYTES 512
+
+/* What is freed after a grace period goes late: when nothing has gone for longer than that takes */
+static long long slab_settled(void)
+{
+	long long v = cgroup_says("memory.stat", "slab ", "slab "), last = v;
+	const double end = now() + 10 * PATIENCE;
+	double since = now();
+
+	while (now() < since + 6 && now() < end) {
+		sleep_ms(100);
+		v = cgroup_says("memory.stat", "slab ", "slab ");
+		if (v < last - NODE_BYTES * NODE_NUMBERS / 4) {
+			last = v;
+			since = now();
+		}
+	}
+	return v;
+}
+
+/* What @num objects take, of which each was made as the last of @apart: the others are dropped. */
+static long long slab_of(void **o, unsigned int num, unsigned int apart, void *(*make)(void),
+			 int (*drop)(void *o))
+{
+	const long long had = slab_settled();
+	unsigned int i, j;
+
+	for (i = 0; i < num; i++) {
+		for (j = 0; j < apart; j++) {
+			o[i] = make();
+			if (!o[i] || (j + 1 < apart && drop(o[i])))
+				die("object %u, %u", i, j);
+		}
+	}
+	return slab_settled() - had;
+}
+
+/* Who keeps one of many numbers keeps a node of the table of numbers for it. */
+static void sparse(const char *what, void *(*make)(void), int (*drop)(void *o))
+{
+	enum { NUM = 256 };
+	void *close_by[NUM], *apart[NUM];
+	long long few, many;
+
+	few = slab_of(close_by, NUM, 1, make, drop);
+	many = slab_of(apart, NUM, NODE_NUMBERS, make, drop);
+	ok(many - few >= (NUM - 8) * NODE_BYTES, "%u %s far apart: %lld bytes more than %lld", NUM,
+	   what, many - few, few);
+	for (unsigned int i = 0; i < NUM; i++)
+		if (drop(close_by[i]) || drop(apart[i]))
+			die("%s", what);
+}
+
+static void memory_numbers(void)
+{
+	struct ibv_srq_init_attr_ex sa = {
+		.attr = { .max_wr = 1, .max_sge = 1 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+		.srq_type = IBV_SRQT_TM,
+		.pd = ea.pd,
+		.tm_cap = { .max_num_tags = 1024, .max_ops = 16 },
+	};
+
+	shared_cq = sa.cq = cq_make(&ea, 16);
+	tags = ibv_create_srq_ex(ea.ctx, &sa);
+	if (!tags)
+		die("create_srq_ex");
+	sparse("tags", make_tag, drop_tag);
+	sparse("address handles", make_ah, drop_ah);
+	if (ibv_destroy_srq(tags) || ibv_destroy_cq(shared_cq))
+		die("destroy");
+}
+
 /* What is pinned of this process, in bytes */
 static long long pinned(void)
 {
@@ -1057,6 +1152,7 @@ static const struct test tests[] = {
 	TEST(quota, .with = with_shared),
 	TEST(memory),
 	TEST(memory_on_demand),
+	TEST(memory_numbers),
 	TEST(memlock),
 	TEST(nobody),
 };

@@ -258,7 +258,7 @@ static int detach_locked(struct sroce_dev *sdev, const union ib_gid *mgid, u32 q
 		return -EINVAL;
 	if (old->num > 1) {
 		/* ib_uverbs lets a queue pair go whatever we say */
-		new = mcast_alloc(mgid, old->num - 1, GFP_KERNEL | __GFP_NOFAIL);
+		new = mcast_alloc(mgid, old->num - 1, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
 		new->joined = old->joined;
 		memcpy(new->qpn, old->qpn, array_size(index, sizeof(*new->qpn)));
 		memcpy(new->qpn + index, old->qpn + index + 1,

@@ -149,7 +149,7 @@ int sroce_tm_create(struct sroce_srq *srq, u32 max_tags, struct ib_cq *cq)
 	mutex_init(&tm->mutex);
 	spin_lock_init(&tm->lock);
 	INIT_LIST_HEAD(&tm->tags);
-	xa_init_flags(&tm->handles, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
+	xa_init_flags(&tm->handles, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH | XA_FLAGS_ACCOUNT);
 	tm->max_tags = max_tags;
 	tm->cq = to_scq(cq);
 	srq->tm = tm;
@@ -242,7 +242,7 @@ static int tag_create(struct sroce_tm *tm, const struct sroce_tm_op *op, struct 
 	if (!*tag)
 		return -ENOMEM;
 	err = xa_alloc_cyclic_bh(&tm->handles, &(*tag)->handle, *tag, xa_limit_32b,
-				 &tm->handle_next, GFP_KERNEL);
+				 &tm->handle_next, GFP_KERNEL_ACCOUNT);
 	if (err >= 0)
 		return 0;
 	kfree(*tag);
