@@ -13,7 +13,7 @@ probe ib_umad || skip_all "no ib_umad in this kernel"
 two_hosts mad
 # Over IPv6: ib_mad looks for its own GID where an IPv4 header has not got it
 # (rcv_has_same_gid), and takes no response for one that comes over IPv4.
-for t in info counts remote setting refused hostile qp0; do
+for t in info counts remote setting refused hostile qp0 own_number; do
 	tap_from $t "$BIN/mad" -d roce0 -D roce1 -g fd77::1 -G fd77::2 $t
 done
 done_testing

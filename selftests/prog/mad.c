@@ -555,6 +555,32 @@ static void qp0(void)
 	is(hw_counter(&eb, "rx_no_qp") - no_qp, 1, "there is no QP0 to send to");
 }
 
+/*
+ * The links' QP1s have numbers of their own among all queue pairs, and were there first: to others
+ * they are 1, where the address is looked at.
+ */
+static void own_number(void)
+{
+	const struct mad question = perf(GET, PORT_COUNTERS);
+	const long long no_qp = hw_counter(&eb, "rx_no_qp");
+	unsigned int qpn, sent = 0;
+	struct ibv_wc wc;
+
+	memcpy(ud.buf, &question, MAD);
+	for (qpn = QP1 + 1; qpn < QP1 + 8; qpn++) {
+		if (qpn == ud.qp->qp_num)
+			continue;
+		ud_post(qpn, MAD);
+		sent++;
+	}
+	wait_counter(&eb, "rx_no_qp", no_qp + sent - 1);
+	is(hw_counter(&eb, "rx_no_qp") - no_qp, sent, "a question to numbers that nobody was told");
+	ok(cq_quiet(ud.rcq, 0.5), "is not answered");
+	ud_post(QP1, MAD);
+	ok(cq_wait(ud.rcq, &wc, PATIENCE) && !wc.status && wc.src_qp == QP1, "to QP1, it is");
+	recv_post();
+}
+
 static const struct test tests[] = {
 	TEST(info, .with = with_umad),
 	TEST(counts),
@@ -563,6 +589,7 @@ static const struct test tests[] = {
 	TEST(refused, .with = with_umad),
 	TEST(hostile, .with = with_ud),
 	TEST(qp0, .with = with_ud),
+	TEST(own_number, .with = with_ud),
 };
 
 int main(int argc, char **argv)

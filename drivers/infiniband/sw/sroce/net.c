@@ -773,7 +773,8 @@ static void rx_notified(struct rx_burst *rx, const struct wire_pkt *pkt)
 	sroce_pace_cnp(qp);
 }
 
-static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet)
+/* @gsi: it came to number 1. The number that QP1 has in the table is none on the wire. */
+static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet, bool gsi)
 {
 	const struct wire_pkt *pkt = &packet->pkt;
 
@@ -782,7 +783,7 @@ static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet)
 		run_start(rx, pkt->qpn);
 		rx->ud_suits = rx->qp && rx->qp->transport == WIRE_UD && rx_ud_suits(rx);
 	}
-	if (rx->no_qp)
+	if (rx->no_qp || (rx->qp->ibqp.qp_type == IB_QPT_GSI) != gsi)
 		sroce_count(rx->sdev, RX_NO_QP);
 	else if (pkt->op->class == WIRE_CLASS_CNP)
 		rx_notified(rx, pkt);
@@ -809,7 +810,7 @@ static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 			continue;
 		for (i = 0; i < group->num; i++) {
 			packet->pkt.qpn = group->qpn[i];
-			rx_packet(rx, packet);
+			rx_packet(rx, packet, false);
 		}
 	}
 }
@@ -863,7 +864,7 @@ static void rx_management(struct rx_burst *rx, struct sroce_rx *packet)
 		if (own)
 			break;
 	}
-	rx_packet(rx, packet);
+	rx_packet(rx, packet, true);
 }
 
 static void rx_segment(struct rx_burst *rx, u32 len)
@@ -888,7 +889,7 @@ static void rx_segment(struct rx_burst *rx, u32 len)
 		else if (packet.pkt.qpn == WIRE_QPN_GSI)
 			rx_management(rx, &packet);
 		else
-			rx_packet(rx, &packet);
+			rx_packet(rx, &packet, false);
 	}
 
 	sroce_rx_copy(&rx->pos, NULL, len);
