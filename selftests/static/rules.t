@@ -26,6 +26,13 @@ is "$(grep -rlE 'LINUX_VERSION_CODE|KERNEL_VERSION\(' --include='*.[ch]' drivers
 is "$(sed -n 's/^\tX([A-Z_]*, "\([a-z_]*\)").*/\1/p' drivers/infiniband/sw/sroce/stats.h |
       grep -vxFf <(grep -o '[a-z_]*' Documentation/sroce.7))" "" "the manual page has all counters"
 
+# each lock of its tables, by the name that it has
+is "$(grep -oE '\b([a-z]+->)?([a-z]+_)*(lock|mutex|sem)\b' Documentation/architecture.rst | sed 's/.*->//' | sort -u |
+      while read -r lock; do
+		grep -qrwE "(spinlock_t|rwlock_t|struct mutex|struct rw_semaphore|DEFINE_[A-Z_]*\() *$lock" \
+			drivers/infiniband/sw/sroce || echo "$lock"
+      done)" "mmap_lock" "Documentation/architecture.rst has the locks that there are, and one of mm"
+
 # What the kernel copies out to a program has no holes, which nobody would fill in.
 silent "the interface's structures have no holes" \
 	gcc -std=gnu11 -Wpadded -Werror -fsyntax-only -xc include/uapi/rdma/sroce-abi.h

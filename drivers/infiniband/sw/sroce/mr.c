@@ -306,12 +306,15 @@ static int mem_on_demand(struct ib_pd *ibpd, u64 start, u64 length, struct sroce
 	u64 end;
 	int err;
 
+	/* a pointer's tag is no part of the address: what is pinned goes without it, too (mm/gup.c) */
+	start = untagged_addr(start);
 	/* all of the process: 0 and ~0 */
 	if (!length || check_add_overflow(start, length, &end))
 		return -EINVAL;
 	err = sroce_faults_init(ibpd);
 	if (err)
 		return err;
+	mem->start = start;
 	mem->odp = sroce_odp_create();
 	return PTR_ERR_OR_ZERO(mem->odp);
 }
