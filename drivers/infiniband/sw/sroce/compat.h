@@ -110,12 +110,22 @@ static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 	ipv6_stub->ipv6_dst_lookup_flow(net, NULL, fl6, NULL)
 #define ib_umem_get_va(device, addr, size, access) \
 	ib_umem_get(device, addr, size, access)
-#define sroce_tunnel_sock(sock) (sock)
 #else
 #define sroce_ip6_dst_lookup(net, fl6) \
 	ip6_dst_lookup_flow(net, NULL, fl6, NULL)
-#define sroce_tunnel_sock(sock) ((sock)->sk)
 #endif
+
+/*
+ * Both were given the socket, and are given its sock now. Ubuntu has changed the first alone, in
+ * the midst of its 7.0, and a version does not tell: the prototypes do, one by one.
+ */
+#define sroce_setup_tunnel_sock(net, sock, cfg)						\
+	setup_udp_tunnel_sock(net, _Generic(&setup_udp_tunnel_sock,			\
+		void (*)(struct net *, struct socket *, struct udp_tunnel_sock_cfg *): (sock), \
+		default: (sock)->sk), cfg)
+#define sroce_tunnel_sock_release(sock)							\
+	udp_tunnel_sock_release(_Generic(&udp_tunnel_sock_release,			\
+		void (*)(struct socket *): (sock), default: (sock)->sk))
 
 /* FLUSH came with its access rights; without them nobody can be allowed it. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)

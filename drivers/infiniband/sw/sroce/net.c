@@ -1227,7 +1227,7 @@ static int sock_rcv(struct sock *sk, struct sk_buff *skb)
 static void sock_close(struct socket **sock)
 {
 	if (*sock)
-		udp_tunnel_sock_release(sroce_tunnel_sock(*sock));
+		sroce_tunnel_sock_release(*sock);
 	*sock = NULL;
 }
 
@@ -1248,7 +1248,7 @@ static int sock_open(struct net *net, struct socket **sock, bool ipv6)
 	err = udp_sock_create(net, &port, sock);
 	if (err)
 		return err;
-	setup_udp_tunnel_sock(net, sroce_tunnel_sock(*sock), &cfg);
+	sroce_setup_tunnel_sock(net, *sock, &cfg);
 	/* GRO joins a NIC's packets for a socket that takes bursts */
 	err = (*sock)->ops->setsockopt(*sock, SOL_UDP, UDP_GRO, KERNEL_SOCKPTR(&one),
 				       sizeof(one));
