@@ -43,9 +43,9 @@ there() { # NAMESPACE or - , LINK
 	"${by[@]}" rdma dev show | grep -q "$2:"
 }
 
-# Made in the netdev's namespace, if the kernel has a way to, as 7.2 has; else in the first one
+# Made in the netdev's namespace, if the kernel has a way to, as 6.17 has; else in the first one
 in_ns a rdma link add roce0 type "$TYPE" netdev v0 || bail "no link"
-if there a roce0 || printf '%s\n' 7.2 "$(uname -r)" | sort -CV; then
+if there a roce0 || printf '%s\n' 6.17 "$(uname -r)" | sort -CV; then
 	run "made where its netdev is" there a roce0
 	run "and not here" not there - roce0
 	run "and deleted from there" in_ns a rdma link del roce0

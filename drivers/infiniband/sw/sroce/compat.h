@@ -13,6 +13,7 @@
 #include <net/dst.h>
 #include <net/flow.h>
 #include <net/inet_dscp.h>
+#include <net/ip6_fib.h>
 #include <net/ipv6.h>
 #include <net/udp_tunnel.h>
 #include <rdma/ib_umem.h>
@@ -57,18 +58,20 @@ static inline bool skb_frags_readable(const struct sk_buff *skb)
 }
 #endif
 
-/* 7.2 has it: every device was made in the first namespace until then */
+/* 6.17 has it: every device was made in the first namespace until then */
 #ifndef ib_alloc_device_with_net
 #define ib_alloc_device_with_net(drv_struct, member, net) \
 	((void)(net), ib_alloc_device(drv_struct, member))
 #endif
 
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
 /* udev could not be told */
 static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
 {
 }
+#endif
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
 /* there, but the core's own */
 static inline struct net_device *sroce_get_netdev(struct ib_device *ibdev, u32 port)
 {
@@ -76,7 +79,8 @@ static inline struct net_device *sroce_get_netdev(struct ib_device *ibdev, u32 p
 
 	rcu_read_lock();
 	ndev = rcu_dereference(ibdev->port_data[port].netdev);
-	if (ndev && READ_ONCE(ndev->reg_state) == NETREG_REGISTERED)
+	/* a bit-field, as it may be there, has no READ_ONCE() */
+	if (ndev && ndev->reg_state == NETREG_REGISTERED)
 		dev_hold(ndev);
 	else
 		ndev = NULL;
@@ -115,6 +119,11 @@ static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 	ip6_dst_lookup_flow(net, NULL, fl6, NULL)
 #endif
 
+/* 6.10 has it, and so have later ones of stable kernels */
+#ifndef dst_rt6_info
+#define dst_rt6_info(entry) container_of(entry, struct rt6_info, dst)
+#endif
+
 /*
  * Both were given the socket, and are given its sock now. Ubuntu has changed the first alone, in
  * the midst of its 7.0, and a version does not tell: the prototypes do, one by one.
@@ -126,6 +135,19 @@ static inline void sroce_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 #define sroce_tunnel_sock_release(sock)							\
 	udp_tunnel_sock_release(_Generic(&udp_tunnel_sock_release,			\
 		void (*)(struct socket *): (sock), default: (sock)->sk))
+
+/* Conntrack's hooks had no confirm(), and so its module is needed where there is one. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 1, 81) ||	\
+	(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0) &&	\
+	 LINUX_VERSION_CODE < KERNEL_VERSION(6, 6, 21)) ||	\
+	(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0) &&	\
+	 LINUX_VERSION_CODE < KERNEL_VERSION(6, 7, 9))
+#include <net/netfilter/nf_conntrack_core.h>
+
+#define sroce_confirm_conntrack(hook, skb) nf_conntrack_confirm(skb)
+#else
+#define sroce_confirm_conntrack(hook, skb) (hook)->confirm(skb)
+#endif
 
 /* FLUSH came with its access rights; without them nobody can be allowed it. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)

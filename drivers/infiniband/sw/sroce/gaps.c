@@ -103,7 +103,7 @@ static const struct sroce_gap *find_gap(const struct sroce_sweep *sweep, u32 psn
 #define ORDER_AGE_NS	(10 * NSEC_PER_SEC)
 
 /* More of them would hide for long what is learned from others */
-#define ORDER_PROBED	1024
+#define ORDER_PROBED	1024U
 
 /* A peer's count that is so much less than it was is of another report, which came late */
 #define TWICE_LATE	1024
@@ -434,7 +434,7 @@ static void less_repair(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 	 * much as the rate lets leave.
 	 */
 	num = out ? wire_psn_diff(r->end, sq->psn_una) :
-		    max(min(r->num, sroce_pace_burst(qp)), sroce_send_whole(sq));
+		    max(min_t(u32, r->num, sroce_pace_burst(qp)), sroce_send_whole(sq));
 	if (sq->sweep.implied || num >= gap->num) {
 		gap->due = false;
 		gap->sent = out ? r->sent : now;

@@ -1132,7 +1132,7 @@ static bool confirm_conntrack(struct sk_buff *skb)
 	const struct nf_conn *ct = nf_ct_get(skb, &info);
 
 	if (hook && ct && !nf_ct_is_confirmed(ct))
-		return hook->confirm(skb) == NF_ACCEPT;
+		return sroce_confirm_conntrack(hook, skb) == NF_ACCEPT;
 #endif
 	return true;
 }

@@ -33,7 +33,7 @@
 #define ODP_PATIENCE	10000
 
 /* Empty chunks are looked for whenever there are twice as many as last time. */
-#define SWEEP_MIN	1024
+#define SWEEP_MIN	1024UL
 
 enum odp_how {
 	ODP_READ,

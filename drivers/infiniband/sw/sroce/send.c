@@ -885,7 +885,7 @@ static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
 {
 	struct sroce_sq *sq = &turn->qp->sq;
 	enum send_result res = SENT;
-	u32 left = min(sq->repair.num, sroce_pace_burst(turn->qp));
+	u32 left = min_t(u32, sq->repair.num, sroce_pace_burst(turn->qp));
 	bool stream;
 
 	turn->alone = true;
