@@ -22,7 +22,7 @@ static int check_netdev(struct net_device *ndev)
 {
 	if (ndev->type != ARPHRD_ETHER && ndev->type != ARPHRD_LOOPBACK &&
 	    ndev->type != ARPHRD_NONE) {
-		netdev_dbg(ndev, "sroce: neither Ethernet nor IP: no RoCE v2 over it\n");
+		netdev_dbg(ndev, "sroce: neither Ethernet, lo, nor a tun or WireGuard\n");
 		return -EOPNOTSUPP;
 	}
 	/* the core gives its addresses to the netdev below (is_eth_port_of_netdev_filter()) */

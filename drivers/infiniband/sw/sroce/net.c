@@ -425,7 +425,8 @@ static bool icrc_ok(const struct rx_burst *rx, const u8 *bth, u32 len, u32 step)
 
 /*
  * GRO leaves the first packet's identification alone. What the others had is
- * one more each, or the same for all: the second packet tells.
+ * one more each, or the same for all: the second packet tells. (That of old
+ * kernels joins others as well: README.md has which, and what is lost by it.)
  */
 static bool rx_icrc(struct rx_burst *rx, const u8 *bth, u32 len)
 {
