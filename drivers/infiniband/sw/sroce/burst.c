@@ -17,7 +17,6 @@
 #include <net/inet_ecn.h>
 #include <net/ip.h>
 #include <net/ip6_checksum.h>
-#include <net/sch_generic.h>
 
 #include "sroce.h"
 #include "trace.h"
@@ -484,26 +483,6 @@ void sroce_burst_seal(struct sroce_burst *b)
 	sroce_tx_charge(skb, b->num, b->path == &b->num->qp->rq.path);
 }
 
-/* Without a queue, it is told what became of the last packet of a burst that it cut. */
-static bool tells_of_last(const struct net_device *ndev)
-{
-	const struct Qdisc *qdisc = rcu_dereference(netdev_get_tx_queue(ndev, 0)->qdisc);
-
-	return !(ndev->features & NETIF_F_GSO_UDP_L4) && !READ_ONCE(qdisc->enqueue);
-}
-
-/*
- * Some of what is refused may have arrived: what goes to a group comes back before the netdev is
- * asked (ip_mc_output(), ip6_finish_output2()). Of a reliable queue pair it may come twice.
- */
-static bool may_have_arrived(const struct sroce_burst *b, const struct sk_buff *skb)
-{
-	if (sroce_skb_multicast(skb, b->ipv6))
-		return sroce_net_heard(skb, b->net, b->ipv6);
-	return b->num_pkts > 1 && !qp_reliable(b->num->qp) &&
-	       tells_of_last(sroce_dst_dev(skb_dst(skb)));
-}
-
 /**
  * sroce_burst_send - hand a sealed burst to the stack
  * @b: the burst; an empty one is fine
@@ -517,7 +496,7 @@ int sroce_burst_send(struct sroce_burst *b)
 {
 	struct sk_buff *skb = b->skb;
 	struct sroce_dev *sdev;
-	bool multicast, once;
+	bool multicast, heard;
 	u32 len, data;
 	int err;
 
@@ -529,12 +508,13 @@ int sroce_burst_send(struct sroce_burst *b)
 	data = len - skb_transport_offset(skb) - WIRE_UDP_LEN;
 	multicast = sroce_skb_multicast(skb, b->ipv6);
 	sroce_qp_count(b->num->qp, TX_BURSTS);
-	once = !b->self && may_have_arrived(b, skb);
+	/* members on this host have it before the netdev is asked: ip_mc_output(), ip6_finish_output2() */
+	heard = multicast && sroce_net_heard(skb, b->net, b->ipv6);
 	if (b->self)
 		err = sroce_net_self(skb, b->net, b->ipv6, b->oif);
 	else
 		err = sroce_net_send(skb, b->net, b->ipv6);
-	if (err == -ENOBUFS && once)
+	if (err == -ENOBUFS && heard)
 		err = -EIO;
 	trace_sroce_burst(b, len, err);
 	if (err) {
