@@ -178,6 +178,64 @@ static void read_hole(void)
 	ibv_dereg_mr(mr);
 }
 
+/*
+ * What comes is too long for the request that it took of a shared queue. That ends, as others may wait
+ * for it; the queue pair does not.
+ */
+static void srq_short(void)
+{
+	enum { SHORT = 256 };
+	struct ibv_srq_init_attr sa = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(eb.pd, &sa);
+	struct pair_opts o = { .sq = 4, .rq = 4, .sge = 1, .buf = PAGE, .type = IBV_QPT_UC, .srq = srq };
+	struct ibv_ah *ah = ah_to(&ea, &eb.gid);
+	struct ibv_qp *qp[2];
+	struct ibv_cq *cq;
+	struct pair p;
+	struct ud s;
+
+	if (!srq)
+		die("create_srq");
+	ud_up(&s, &ea, QKEY, false);
+	cq = cq_make(&eb, 8);
+	for (int i = 0; i < 2; i++) {
+		qp[i] = ibv_create_qp(eb.pd, &(struct ibv_qp_init_attr) {
+			.send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_UD,
+			.cap = { .max_send_wr = 1, .max_send_sge = 1 },
+		});
+		if (!qp[i])
+			die("create_qp");
+		ud_ready(qp[i], QKEY);
+	}
+	pair_create(&p, &ea, &eb, &o);
+	pair_connect(&p);
+	pattern_fill(s.buf, 4, 0, PAGE);
+	pattern_fill(p.buf[0], 5, 0, PAGE);
+	if (pair_recv(&p, 1, 1, 0, SHORT) ||
+	    ud_send(&s, false, ah, qp[0]->qp_num, QKEY, 0, SGE(s.buf, 1000, s.mr->lkey), 1, 0, 0))
+		die("UD");
+	wc_is(cq, 1, IBV_WC_LOC_LEN_ERR, NULL, "UD: a request that is too short");
+	is_state(qp[0], IBV_QPS_RTS, "the queue pair that took it");
+	if (pair_recv(&p, 1, 2, 0, SHORT) ||
+	    ud_send(&s, false, ah, qp[1]->qp_num, QKEY, 1, SGE(s.buf, 100, s.mr->lkey), 1, 0, 0))
+		die("UD");
+	wc_is(cq, 2, IBV_WC_SUCCESS, NULL, "another queue pair has the next one");
+	is(pattern_check(p.buf[1] + GRH, 4, 0, 100), -1, "every byte");
+	if (pair_recv(&p, 1, 3, 0, SHORT) || pair_send(&p, 0, 1, 0, 1000, SIG))
+		die("UC");
+	wc_is(p.rcq[1], 3, IBV_WC_LOC_LEN_ERR, NULL, "UC: a request that is too short");
+	is_state(p.qp[1], IBV_QPS_RTS, "the queue pair that took it");
+	if (pair_recv(&p, 1, 4, 0, SHORT) || pair_send(&p, 0, 2, 0, 100, SIG))
+		die("UC");
+	wc_is(p.rcq[1], 4, IBV_WC_SUCCESS, NULL, "the next message has the next one");
+	is(pattern_check(p.buf[1], 5, 0, 100), -1, "every byte");
+	pair_destroy(&p);
+	ud_down(&s);
+	if (ibv_destroy_qp(qp[0]) || ibv_destroy_qp(qp[1]) || ibv_destroy_cq(cq) ||
+	    ibv_destroy_srq(srq) || ibv_destroy_ah(ah))
+		die("destroy");
+}
+
 /* UC: a message that fails halfway, and the next one, which has a list of its own. */
 static void send_hole(void)
 {
@@ -1128,6 +1186,7 @@ static const struct test tests[] = {
 	TEST(send_hole),
 	TEST(srq_domain),
 	TEST(srq_gone),
+	TEST(srq_short),
 	TEST(endless),
 	TEST(late_read),
 	TEST(all_psns),

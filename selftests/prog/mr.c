@@ -301,6 +301,8 @@ static void null(void)
 		skip("the library has no alloc_null_mr", "null");
 		return;
 	}
+	is(ibv_rereg_mr(none, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT,
+	   "it cannot be changed");
 	up(&p);
 	for (i = 0; i < 2; i++) {
 		list[0] = *SGE(p.buf[1], 1000, p.mr[1]->lkey);

@@ -447,6 +447,7 @@ static void wrong_behind(void)
 	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a READ whose last response is overtaken by a NAK");
 	is(pattern_check(p.buf[0], key, 0, LEN), -1, "every byte");
 	wc_is(p.scq[0], 2, IBV_WC_REM_ACCESS_ERR, NULL, "the WRITE that it names");
+	is(since(0, KEPT), 1, "the NAK was kept");
 	pair_destroy(&p);
 
 	up_as(&p, 14, 1);

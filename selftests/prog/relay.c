@@ -55,6 +55,7 @@ void relay_clear(void)
 	pthread_mutex_lock(&lock);
 	num_rules = 0;
 	late.behind = 0;
+	late.len = 0;
 	carried[THERE] = carried[BACK] = dropped = 0;
 	hold.want = hold.waited = 0;
 	pthread_mutex_unlock(&lock);
@@ -191,6 +192,8 @@ static bool passes(unsigned int way, const uint8_t *p, size_t len)
 		carried[way]++;
 		pass = !is_late(way, p[51] << 16 | p[52] << 8 | p[53], p, len) &&
 		       (!r || !waits(r, way, p, len));
+		if (pass && late.len && late.way == way)
+			late.behind--;
 	}
 	pthread_mutex_unlock(&lock);
 	return pass;
@@ -227,8 +230,8 @@ static void take(unsigned int way)
 		return;
 	carry(way, frame, len);
 	pthread_mutex_lock(&lock);
-	if (late.len && late.way == way && !--late.behind) {
-		carry(way, late.frame, late.len);
+	if (late.len && !late.behind) {
+		carry(late.way, late.frame, late.len);
 		late.len = 0;
 	}
 	pthread_mutex_unlock(&lock);

@@ -37,6 +37,11 @@ int sroce_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd,
 	struct ib_uverbs_rereg_mr_resp resp = {};
 	struct ibv_rereg_mr cmd = {};
 
+	/* the kernel does not know it, and its handle is another object's */
+	if (vmr->mr_type == IBV_MR_TYPE_NULL_MR) {
+		errno = EINVAL;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
 	return ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
 				access, pd, &cmd, sizeof(cmd), &resp,
 				sizeof(resp));

@@ -455,7 +455,7 @@ static void ack_kept(struct sroce_qp *qp)
 	}
 	if (sq->psn_una != from)
 		trace_sroce_filled(qp, from, sq->psn_una, sq->kept.num);
-	if (!late || READ_ONCE(qp->state) == IB_QPS_ERR)
+	if (!late || sq->fault.active || READ_ONCE(qp->state) == IB_QPS_ERR)
 		return;
 	sroce_repair_nak(qp, 0);
 	/* others that were asked for long ago are not to wait for a round trip each */

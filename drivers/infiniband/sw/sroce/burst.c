@@ -186,7 +186,7 @@ int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce
 	room = READ_ONCE(ndev->gso_max_size) - 1;
 	room -= min_t(u32, room, LL_RESERVED_SPACE(ndev) + WIRE_IP6_LEN + WIRE_UDP_LEN);
 	b->max_len = min_t(u32, room, BURST_MAX_LEN);
-	/* IPsec cuts a burst itself, and what of it has left when a queue is full nobody tells */
+	/* IPsec may cut a burst itself, and what of it has left when a queue is full nobody tells */
 	b->max_pkts = dst_xfrm(b->dst) ? 1 : READ_ONCE(ndev->gso_max_segs);
 	return 0;
 }

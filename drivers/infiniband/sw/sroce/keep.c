@@ -94,6 +94,12 @@ static void hold_as_before(struct sroce_kept *kept, struct sroce_late *late,
 	kept->held = *before;
 }
 
+/* That of the host, and for what frees some (sk_filter_trim_cap()): such a packet is taken, not held. */
+static bool last_memory(const struct sk_buff *skb)
+{
+	return skb && skb_pfmemalloc(skb);
+}
+
 /* What @late pins, as the first packet of its skb: with the books, or off them. */
 static bool charge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late)
 {
@@ -103,6 +109,8 @@ static bool charge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_la
 	const u32 bytes = sizeof(*late) + (skb ? skb->truesize : 0) + excess;
 	atomic_long_t *all = &qp_dev(qp)->kept_bytes;
 
+	if (last_memory(skb))
+		return false;
 	if (bytes > KEPT_MAX_BYTES - kept->bytes)
 		return false;
 	if (atomic_long_add_return(bytes, all) > KEPT_DEV_BYTES) {

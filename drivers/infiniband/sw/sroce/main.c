@@ -90,8 +90,8 @@ static struct sroce_dev *dev_alloc(struct net *net, struct net_device *ndev)
 		goto err_stats;
 
 	xa_init_flags(&sdev->avs, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
-	xa_init_flags(&sdev->srqs, XA_FLAGS_ALLOC1);
-	xa_init_flags(&sdev->counters, XA_FLAGS_ALLOC1);
+	xa_init_flags(&sdev->srqs, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&sdev->counters, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	mutex_init(&sdev->mcast_lock);
 	sdev->mcast_seed = get_random_u32();
 	sdev->mcast_ip[false] = 1;

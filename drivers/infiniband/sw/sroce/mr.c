@@ -306,15 +306,12 @@ static int mem_on_demand(struct ib_pd *ibpd, u64 start, u64 length, struct sroce
 	u64 end;
 	int err;
 
-	/* a pointer's tag is no part of the address: what is pinned goes without it, too (mm/gup.c) */
-	start = untagged_addr(start);
 	/* all of the process: 0 and ~0 */
 	if (!length || check_add_overflow(start, length, &end))
 		return -EINVAL;
 	err = sroce_faults_init(ibpd);
 	if (err)
 		return err;
-	mem->start = start;
 	mem->odp = sroce_odp_create();
 	return PTR_ERR_OR_ZERO(mem->odp);
 }
@@ -322,9 +319,10 @@ static int mem_on_demand(struct ib_pd *ibpd, u64 start, u64 length, struct sroce
 static int mem_get(struct ib_pd *ibpd, u64 start, u64 length, int access,
 		   struct sroce_mem *mem)
 {
-	mem->start = start;
+	/* a pointer's tag is no part of the address (mm/gup.c) */
+	mem->start = untagged_addr(start);
 	if (access & IB_ACCESS_ON_DEMAND)
-		return mem_on_demand(ibpd, start, length, mem);
+		return mem_on_demand(ibpd, mem->start, length, mem);
 	return mem_pin(ibpd->device, start, length, access, mem);
 }
 

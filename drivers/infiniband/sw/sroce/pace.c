@@ -354,7 +354,7 @@ static enum hrtimer_restart pace_timer(struct hrtimer *timer)
 	struct sroce_qp *qp = container_of(timer, struct sroce_qp, pace.timer);
 	const bool answered = READ_ONCE(qp->pace.answered);
 
-	/* pairs with sroce_pace_until() */
+	/* pairs with wait_until() */
 	smp_mb();
 	/* they run in this order, and the first spends it all: in turns */
 	if (answered && test_and_clear_bit(SROCE_SQ_BLOCKED, &qp->sq.flags))

@@ -19,7 +19,7 @@
  * guess at the link is needed: packets of one link may come in by lo, a
  * VLAN or a bridge. Whether the packet may be meant for it, its addresses say.
  */
-static DEFINE_XARRAY_ALLOC(sroce_qps);
+static DEFINE_XARRAY_FLAGS(sroce_qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 static u32 sroce_qpn_next = QPN_MIN;
 
 /* Numbers whose memory is in use, with or without a queue pair */

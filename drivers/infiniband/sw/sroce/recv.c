@@ -378,12 +378,24 @@ static bool taken_gone(const struct sroce_qp *qp)
 	return qp->transport == WIRE_XRC && !qp->rq.srq;
 }
 
+/*
+ * An unreliable message can't have the request that it took. One of the queue pair's own waits for the
+ * next; for that of a shared queue others may, and it ends: class E of 9.9.3.
+ */
+static void recv_spoilt(struct sroce_qp *qp, enum ib_wc_status status)
+{
+	if (qp->rq.has_wqe && recv_srq(qp))
+		recv_complete_err(qp, status);
+}
+
 /* The request violates the protocol or its rights, and the connection ends: 9.9.3.1 */
 static void recv_refuse(struct sroce_qp *qp, enum wire_nak nak)
 {
 	if (!qp_reliable(qp)) {
 		/* its requester can't be told, and nobody else is to blame */
 		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
+		recv_spoilt(qp, nak == WIRE_NAK_REM_ACCESS ? IB_WC_REM_ACCESS_ERR :
+							     IB_WC_REM_INV_REQ_ERR);
 		qp->rq.op = SROCE_RECV_IDLE;
 		qp->rq.drop = true;
 		return;
@@ -401,6 +413,7 @@ static void recv_refuse(struct sroce_qp *qp, enum wire_nak nak)
 static void recv_fail(struct sroce_qp *qp, enum ib_wc_status status, enum wire_nak nak)
 {
 	if (!qp_reliable(qp) && status == IB_WC_LOC_LEN_ERR) {
+		recv_spoilt(qp, status);
 		recv_refuse(qp, nak);
 		return;
 	}
@@ -1158,6 +1171,7 @@ static void take_datagram(struct sroce_qp *qp, const struct sroce_rx *rx, struct
 		return;
 	if (!sroce_recv_fits(rq->wqe, cqe->byte_len)) {
 		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
+		recv_spoilt(qp, IB_WC_LOC_LEN_ERR);
 		return;
 	}
 	make_grh(rx, grh);

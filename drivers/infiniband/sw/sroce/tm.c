@@ -242,7 +242,7 @@ static int tag_create(struct sroce_tm *tm, const struct sroce_tm_op *op, struct 
 	if (!*tag)
 		return -ENOMEM;
 	err = xa_alloc_cyclic_bh(&tm->handles, &(*tag)->handle, *tag, xa_limit_32b,
-				 &tm->handle_next, GFP_KERNEL_ACCOUNT);
+				 &tm->handle_next, GFP_KERNEL);
 	if (err >= 0)
 		return 0;
 	kfree(*tag);

@@ -8,7 +8,7 @@
  * Of all links, by number. The numbers are queue pairs' as well: completions
  * of both kinds meet in a completion queue, and a doorbell names either.
  */
-static DEFINE_XARRAY(sroce_wqs);
+static DEFINE_XARRAY_FLAGS(sroce_wqs, XA_FLAGS_ACCOUNT);
 
 static struct sroce_sink wq_sink(struct sroce_wq *wq)
 {
