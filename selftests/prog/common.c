@@ -1356,11 +1356,14 @@ long long output_number(const char *cmd, const char *which, const char *name)
 	long long v = -1;
 	char key[64];
 	FILE *f = popen(cmd, "r");
+	bool here = false;
 	char *at;
 
 	snprintf(key, sizeof(key), " %s ", name);
 	while (f && v < 0 && fgets(line, sizeof(line), f)) {
-		at = strstr(line, which) ? strstr(line, key) : NULL;
+		/* one that goes on (iproute2 6.15 breaks them) begins with spaces */
+		here = (here && *line == ' ') || strstr(line, which);
+		at = here ? strstr(line, key) : NULL;
 		if (at)
 			v = strtoll(at + strlen(key), NULL, 0);
 	}
