@@ -29,7 +29,8 @@ all="every_rc ${LONG:+every_rc4} every_uc every_ud every_xrc truncated responses
 	strange_srq"
 probe sch_tbf
 probe sch_netem
-for t in "uncounted:tbf rate 20mbit burst 100k limit 8m" "counted:tbf rate 20mbit burst 100k limit 8m" "refused:netem limit 1"; do
+slow="tbf rate 20mbit burst 100k limit 8m"
+for t in "uncounted:$slow" "counted:$slow" "refused:netem limit 1"; do
 	if tc -n a qdisc add dev v0 root ${t#*:} 2>/dev/null; then
 		tc -n a qdisc del dev v0 root
 		all="$all ${t%%:*}"

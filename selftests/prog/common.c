@@ -848,6 +848,19 @@ void ud_down(struct ud *u)
 	mr_drop(u->mr);
 }
 
+struct ibv_qp *ud_of_srq(struct end *e, struct ibv_srq *srq, struct ibv_cq *cq, uint32_t qkey)
+{
+	struct ibv_qp *qp = ibv_create_qp(e->pd, &(struct ibv_qp_init_attr) {
+		.send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_UD,
+		.cap = { .max_send_wr = 1, .max_send_sge = 1 },
+	});
+
+	if (!qp)
+		die("create_qp, UD");
+	ud_ready(qp, qkey);
+	return qp;
+}
+
 struct ibv_ah *ah_to(const struct end *from, const union ibv_gid *gid)
 {
 	struct ibv_ah_attr a = {

@@ -226,9 +226,11 @@ struct ud {
 void ud_ready(struct ibv_qp *qp, uint32_t qkey);
 void ud_up(struct ud *u, struct end *e, uint32_t qkey, bool ex);
 void ud_down(struct ud *u);
+/* One that takes its requests from a shared queue, and is ready */
+struct ibv_qp *ud_of_srq(struct end *e, struct ibv_srq *srq, struct ibv_cq *cq, uint32_t qkey);
+
 /* What a datagram's receive begins with */
 #define GRH 40
-
 bool v4_mapped(const union ibv_gid *g);
 /* 230.7.7.@last, or ff0e::7:@last for an end whose address is IPv6 */
 union ibv_gid group_gid(const struct end *e, uint8_t last);
@@ -246,13 +248,14 @@ void host_leave(int home);
 /* The ICRC of a packet: its @len bytes from the IP header on, without that */
 uint32_t icrc_of(const uint8_t *ip, size_t len);
 
+#define FORGED_MAX 4500
+#define FORGED_BTH 28
+#define FORGED_PORT 0xc000
+
 /*
  * A packet as if from @side of a pair, with its ICRC: IPv4, UDP, BTH, and the headers and
  * payload that the caller gives. Returns how long it is, from the IP header on, which has @id.
  */
-#define FORGED_MAX 4500
-#define FORGED_BTH 28
-#define FORGED_PORT 0xc000
 size_t forge_into(uint8_t *ip, const struct pair *p, int side, uint16_t id, uint8_t opcode,
 		  uint32_t psn, const void *body, size_t len);
 

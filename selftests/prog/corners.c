@@ -179,12 +179,13 @@ static void read_hole(void)
 }
 
 /*
- * What comes is too long for the request that it took of a shared queue. That ends, as others may wait
- * for it; the queue pair does not.
+ * What comes is too long for the request that it took of a shared queue, or is no message. The request
+ * ends, as others may wait for it; the queue pair does not.
  */
 static void srq_short(void)
 {
-	enum { SHORT = 256 };
+	enum { SHORT = 256, UC_SEND_FIRST = 0x20, UC_WRITE_MIDDLE = 0x27 };
+	const int fd = forger_on("a");
 	struct ibv_srq_init_attr sa = { .attr = { .max_wr = 4, .max_sge = 1 } };
 	struct ibv_srq *srq = ibv_create_srq(eb.pd, &sa);
 	struct pair_opts o = { .sq = 4, .rq = 4, .sge = 1, .buf = PAGE, .type = IBV_QPT_UC, .srq = srq };
@@ -198,16 +199,10 @@ static void srq_short(void)
 		die("create_srq");
 	ud_up(&s, &ea, QKEY, false);
 	cq = cq_make(&eb, 8);
-	for (int i = 0; i < 2; i++) {
-		qp[i] = ibv_create_qp(eb.pd, &(struct ibv_qp_init_attr) {
-			.send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_UD,
-			.cap = { .max_send_wr = 1, .max_send_sge = 1 },
-		});
-		if (!qp[i])
-			die("create_qp");
-		ud_ready(qp[i], QKEY);
-	}
+	for (int i = 0; i < 2; i++)
+		qp[i] = ud_of_srq(&eb, srq, cq, QKEY);
 	pair_create(&p, &ea, &eb, &o);
+	p.conn.mtu = IBV_MTU_256;
 	pair_connect(&p);
 	pattern_fill(s.buf, 4, 0, PAGE);
 	pattern_fill(p.buf[0], 5, 0, PAGE);
@@ -229,6 +224,13 @@ static void srq_short(void)
 		die("UC");
 	wc_is(p.rcq[1], 4, IBV_WC_SUCCESS, NULL, "the next message has the next one");
 	is(pattern_check(p.buf[1], 5, 0, 100), -1, "every byte");
+	if (pair_recv(&p, 1, 5, 0, SHORT))
+		die("UC");
+	forge_pkt(fd, &p, 0, UC_SEND_FIRST, p.psn[0], p.buf[0], SHORT);
+	forge_pkt(fd, &p, 0, UC_WRITE_MIDDLE, p.psn[0] + 1, p.buf[0], SHORT);
+	wc_is(p.rcq[1], 5, IBV_WC_REM_INV_REQ_ERR, NULL, "UC: a SEND that goes on as a WRITE");
+	is_state(p.qp[1], IBV_QPS_RTS, "the queue pair that took it");
+	close(fd);
 	pair_destroy(&p);
 	ud_down(&s);
 	if (ibv_destroy_qp(qp[0]) || ibv_destroy_qp(qp[1]) || ibv_destroy_cq(cq) ||

@@ -1460,15 +1460,8 @@ static void srq_ud(void)
 	if (!srq)
 		die("create_srq");
 	ud_up(&a, &ea, QKEY, false);
-	for (i = 0; i < 2; i++) {
-		qp[i] = ibv_create_qp(eb.pd, &(struct ibv_qp_init_attr) {
-			.send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_UD,
-			.cap = { .max_send_wr = 1, .max_send_sge = 1 },
-		});
-		if (!qp[i])
-			die("create_qp");
-		ud_ready(qp[i], QKEY);
-	}
+	for (i = 0; i < 2; i++)
+		qp[i] = ud_of_srq(&eb, srq, cq, QKEY);
 	for (i = 0; i < SRQ_UD_SLOTS; i++)
 		srq_ud_post(srq, mr, i);
 	for (i = 0; i < SRQ_UD_SLOTS; i++)

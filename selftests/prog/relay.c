@@ -176,13 +176,15 @@ static bool passes(unsigned int way, const uint8_t *p, size_t len)
 {
 	struct rule *r;
 	bool pass = true;
+	uint32_t psn;
 
 	/* IPv4 without options, UDP to port 4791 */
 	if (len < 54 || p[12] != 8 || p[13] || p[23] != IPPROTO_UDP ||
 	    (p[36] << 8 | p[37]) != 4791)
 		return true;
 	pthread_mutex_lock(&lock);
-	r = find_rule(way, p[51] << 16 | p[52] << 8 | p[53], p[42]);
+	psn = p[51] << 16 | p[52] << 8 | p[53];
+	r = find_rule(way, psn, p[42]);
 	if (r && r->times) {
 		r->times--;
 		r->hit = true;
@@ -190,8 +192,7 @@ static bool passes(unsigned int way, const uint8_t *p, size_t len)
 		pass = false;
 	} else {
 		carried[way]++;
-		pass = !is_late(way, p[51] << 16 | p[52] << 8 | p[53], p, len) &&
-		       (!r || !waits(r, way, p, len));
+		pass = !is_late(way, psn, p, len) && (!r || !waits(r, way, p, len));
 		if (pass && late.len && late.way == way)
 			late.behind--;
 	}
@@ -205,10 +206,14 @@ static void carry(unsigned int way, const uint8_t *p, size_t len)
 		die("relay: send");
 }
 
-/* All that have waited go on, and nothing waits any more. */
+/* The one that is late goes on, and all that have waited: nothing waits any more. */
 static void release(void)
 {
 	pthread_mutex_lock(&lock);
+	if (late.len && !late.behind) {
+		carry(late.way, late.frame, late.len);
+		late.len = 0;
+	}
 	if (hold.num && (!hold.want || hold.waited >= hold.want || now() > hold.until)) {
 		for (unsigned int i = 0; i < hold.num; i++)
 			carry(hold.held[i].way, hold.held[i].frame, hold.held[i].len);
@@ -226,15 +231,8 @@ static void take(unsigned int way)
 	ssize_t len;
 
 	len = recvfrom(wire_fd[way], frame, sizeof(frame), 0, (void *)&from, &n);
-	if (len <= 0 || from.sll_pkttype == PACKET_OUTGOING || !passes(way, frame, len))
-		return;
-	carry(way, frame, len);
-	pthread_mutex_lock(&lock);
-	if (late.len && !late.behind) {
-		carry(late.way, late.frame, late.len);
-		late.len = 0;
-	}
-	pthread_mutex_unlock(&lock);
+	if (len > 0 && from.sll_pkttype != PACKET_OUTGOING && passes(way, frame, len))
+		carry(way, frame, len);
 }
 
 /* A wire keeps the order; what two processors send, one after the other, may overtake. */

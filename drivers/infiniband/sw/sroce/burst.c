@@ -496,7 +496,8 @@ int sroce_burst_send(struct sroce_burst *b)
 {
 	struct sk_buff *skb = b->skb;
 	struct sroce_dev *sdev;
-	bool multicast, heard;
+	union ib_gid mgid = {};
+	bool multicast;
 	u32 len, data;
 	int err;
 
@@ -508,13 +509,14 @@ int sroce_burst_send(struct sroce_burst *b)
 	data = len - skb_transport_offset(skb) - WIRE_UDP_LEN;
 	multicast = sroce_skb_multicast(skb, b->ipv6);
 	sroce_qp_count(b->num->qp, TX_BURSTS);
-	/* members on this host have it before the netdev is asked: ip_mc_output(), ip6_finish_output2() */
-	heard = multicast && sroce_net_heard(skb, b->net, b->ipv6);
+	if (multicast)
+		mgid = sroce_ip_dgid(skb_network_header(skb), b->ipv6);
 	if (b->self)
 		err = sroce_net_self(skb, b->net, b->ipv6, b->oif);
 	else
 		err = sroce_net_send(skb, b->net, b->ipv6);
-	if (err == -ENOBUFS && heard)
+	/* members on this host have it before the netdev is asked: ip_mc_output(), ip6_finish_output2() */
+	if (err == -ENOBUFS && multicast && sroce_net_heard(b->net, &mgid))
 		err = -EIO;
 	trace_sroce_burst(b, len, err);
 	if (err) {

@@ -156,7 +156,7 @@ static void discharge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce
 static bool charge_between(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *prev,
 			   struct sroce_late *late, struct sroce_late *next)
 {
-	const struct sroce_held before = kept->held;
+	struct sroce_held before;
 
 	if (same_skb(prev, late))
 		return true;
@@ -164,6 +164,7 @@ static bool charge_between(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 		pass_charge(kept, next, late);
 		return true;
 	}
+	before = kept->held;
 	if (!charge(qp, kept, late))
 		return false;
 	/* it parts two of one skb */

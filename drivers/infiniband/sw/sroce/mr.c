@@ -7,6 +7,7 @@
 #include <linux/overflow.h>
 #include <linux/random.h>
 #include <linux/rhashtable.h>
+#include <linux/uaccess.h>
 #include <rdma/ib_umem.h>
 #include <rdma/uverbs_ioctl.h>
 

@@ -640,8 +640,14 @@ static bool came_by(const struct sk_buff *skb, bool ipv6, const struct sroce_dev
 	return sdev->ifindex == skb->dev->ifindex || sdev->ifindex == rx_sdif(skb, ipv6);
 }
 
-/* The address that a packet was sent to. */
-static union ib_gid ip_dgid(const void *ip, bool ipv6)
+/**
+ * sroce_ip_dgid - the address that a packet is sent to
+ * @ip: its IP header
+ * @ipv6: which it is
+ *
+ * Return: that, as a GID.
+ */
+union ib_gid sroce_ip_dgid(const void *ip, bool ipv6)
 {
 	union ib_gid gid = {};
 
@@ -654,7 +660,7 @@ static union ib_gid ip_dgid(const void *ip, bool ipv6)
 
 static union ib_gid rx_dgid(const struct rx_burst *rx)
 {
-	return ip_dgid(rx->ip, rx->ipv6);
+	return sroce_ip_dgid(rx->ip, rx->ipv6);
 }
 
 /*
@@ -817,21 +823,19 @@ static void rx_multicast(struct rx_burst *rx, struct sroce_rx *packet)
 }
 
 /**
- * sroce_net_heard - is a datagram to a group heard on this host?
- * @skb: from its IP header on
+ * sroce_net_heard - is a group heard on this host?
  * @net: namespace; RCU is held
- * @ipv6: which it is
+ * @mgid: the group's address as a GID, IPv4 mapped
  *
  * Return: true if a queue pair is in that group.
  */
-bool sroce_net_heard(const struct sk_buff *skb, struct net *net, bool ipv6)
+bool sroce_net_heard(struct net *net, const union ib_gid *mgid)
 {
-	const union ib_gid mgid = ip_dgid(skb_network_header(skb), ipv6);
 	const struct sroce_net *snet = net_generic(net, sroce_net_id);
 	struct sroce_dev *sdev;
 
 	list_for_each_entry_rcu(sdev, &snet->devs, net_entry)
-		if (sroce_mcast_find(sdev, &mgid))
+		if (sroce_mcast_find(sdev, mgid))
 			return true;
 	return false;
 }

@@ -2012,7 +2012,8 @@ static inline void sroce_copy(void *to, const void *from, size_t len)
 }
 
 int sroce_net_send(struct sk_buff *skb, struct net *net, bool ipv6);
-bool sroce_net_heard(const struct sk_buff *skb, struct net *net, bool ipv6);
+union ib_gid sroce_ip_dgid(const void *ip, bool ipv6);
+bool sroce_net_heard(struct net *net, const union ib_gid *mgid);
 int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6, int oif);
 void sroce_rx_copy_pieces(struct sroce_rx_pos *pos, void *to, u32 len);
 
