@@ -227,6 +227,10 @@ int sroce_fast_register(struct sroce_qp *qp, const struct sroce_send_wqe *wqe)
  * BH is off, and no region held. A region that the peer has no rights to has no
  * R_Key: that of its L_Key is the same number is nothing it should know.
  *
+ * Its owner may take back what is not registered, and by any of the region's keys: consumers do so before
+ * each REG_MR, the first one as well, and after requests have been flushed they do not know which of
+ * their keys was the last that came to be.
+ *
  * Return: 0, and no other CPU copies through the key any more; or -EINVAL.
  */
 int sroce_fast_invalidate(struct sroce_mr *mr, struct ib_pd *pd, u32 rkey, bool remote)
@@ -235,8 +239,10 @@ int sroce_fast_invalidate(struct sroce_mr *mr, struct ib_pd *pd, u32 rkey, bool 
 	int err = -EINVAL;
 
 	spin_lock(&fast->lock);
-	if (mr->key == rkey && mr->pd == pd && (!remote || mr->access & FAST_REMOTE)) {
-		sroce_key_revoke(mr);
+	if (mr->pd == pd && !fast->dead &&
+	    (!remote || (mr->key == rkey && mr->access & FAST_REMOTE))) {
+		if (mr->key)
+			sroce_key_revoke(mr);
 		err = 0;
 	}
 	spin_unlock(&fast->lock);
