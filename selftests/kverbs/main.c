@@ -166,7 +166,7 @@ int to_rts(struct side *s)
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_RTS,
 		.max_rd_atomic = 4,
-		.timeout = 12,
+		.timeout = 16,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 	};
@@ -386,6 +386,23 @@ static void test_atomic(struct side *a, struct side *b)
 	atomic.swap = 7;
 	ok(!post(a, &atomic.wr) && op_wait(&a->send, IB_WC_SUCCESS) && *here == 42 &&
 	   *there == 7 && a->send.wc.opcode == IB_WC_COMP_SWAP, "CMP_SWP");
+
+	atomic.wr.opcode = IB_WR_MASKED_ATOMIC_CMP_AND_SWP;
+	atomic.compare_add = 7;
+	atomic.swap = 11;
+	atomic.compare_add_mask = ~0ULL;
+	atomic.swap_mask = ~0ULL;
+	ok(!post(a, &atomic.wr) && op_wait(&a->send, IB_WC_SUCCESS) && *here == 7 &&
+	   *there == 11 && a->send.wc.opcode == IB_WC_COMP_SWAP, "CMP_SWP of a whole mask");
+	atomic.swap_mask = 0xff;
+	ok(post(a, &atomic.wr) == -EOPNOTSUPP, "of a part of it");
+	atomic.wr.opcode = IB_WR_MASKED_ATOMIC_FETCH_AND_ADD;
+	atomic.compare_add = ~0ULL;
+	atomic.compare_add_mask = 0;
+	ok(!post(a, &atomic.wr) && op_wait(&a->send, IB_WC_SUCCESS) && *here == 11 &&
+	   *there == 10 && a->send.wc.opcode == IB_WC_FETCH_ADD, "FETCH_ADD of one field");
+	atomic.compare_add_mask = 1ULL << 31;
+	ok(post(a, &atomic.wr) == -EOPNOTSUPP && *there == 10, "of two fields");
 	mr->device = b->dev;
 	ok(!b->dev->ops.dereg_mr(mr, NULL), "dereg_mr");
 }

@@ -151,6 +151,24 @@ static void put_atomic(struct sroce_send_wqe *wqe, const struct ib_send_wr *wr)
 }
 
 /*
+ * Masked atomics are no operations of IBTA. With masks that leave all of the quadword to them they do
+ * what IBTA's do, and RDS has no others.
+ */
+static int put_masked_atomic(struct sroce_send_wqe *wqe, const struct ib_send_wr *wr)
+{
+	const struct ib_atomic_wr *atomic = atomic_wr(wr);
+	const bool swap = wr->opcode == IB_WR_MASKED_ATOMIC_CMP_AND_SWP;
+
+	/* where a sum carries: nowhere but at its end */
+	if (swap ? ~atomic->compare_add_mask || ~atomic->swap_mask : atomic->compare_add_mask)
+		return -EOPNOTSUPP;
+	wqe->opcode = swap ? IB_WR_ATOMIC_CMP_AND_SWP : IB_WR_ATOMIC_FETCH_AND_ADD;
+	put_atomic(wqe, wr);
+	wqe->swap = swap ? atomic->swap : 0;
+	return 0;
+}
+
+/*
  * By the operation and not by the transport: ib_drain_sq() posts a WRITE
  * to any queue pair, to be flushed. What a transport does not have, the requester
  * refuses when it gets there.
@@ -179,6 +197,9 @@ static int put_operation(const struct sroce_qp *qp, struct sroce_send_wqe *wqe,
 	case IB_WR_ATOMIC_FETCH_AND_ADD:
 		put_atomic(wqe, wr);
 		return 0;
+	case IB_WR_MASKED_ATOMIC_CMP_AND_SWP:
+	case IB_WR_MASKED_ATOMIC_FETCH_AND_ADD:
+		return put_masked_atomic(wqe, wr);
 	case IB_WR_REG_MR:
 		return sroce_fast_prepare(wqe, reg_wr(wr));
 	default:
