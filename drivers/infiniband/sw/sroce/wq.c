@@ -271,10 +271,10 @@ static void wq_reset(struct sroce_wq *wq)
 	WRITE_ONCE(ring->flags, 0);
 }
 
-static int wq_set_state(struct sroce_wq *wq, const struct ib_wq_attr *attr)
+static int wq_set_state(struct sroce_wq *wq, const struct ib_wq_attr *attr, u32 mask)
 {
-	/* it may have failed meanwhile, or what the program believes is wrong */
-	if (attr->curr_wq_state != wq->ibwq.state)
+	/* For who has not said it, the core says what it was before: it may have failed meanwhile. */
+	if (mask & IB_WQ_CUR_STATE && attr->curr_wq_state != wq->ibwq.state)
 		return -EINVAL;
 	switch (attr->wq_state) {
 	case IB_WQS_RESET:
@@ -314,7 +314,7 @@ int sroce_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
 
 	spin_lock_bh(&wq->rq.lock);
 	if (mask & IB_WQ_STATE)
-		err = wq_set_state(wq, attr);
+		err = wq_set_state(wq, attr, mask);
 	if (!err && mask & IB_WQ_FLAGS && attr->flags_mask)
 		wq->strip_vlan = attr->flags & IB_WQ_FLAGS_CVLAN_STRIPPING;
 	wq_unlock(wq);
