@@ -1644,6 +1644,15 @@ static void test_poll(struct sroce_qp *qp, struct sroce_cq *cq)
 	notify_errno = 0;
 	CHECK(ring->arm == (SROCE_CQ_ARM_NEXT | SROCE_CQ_ARM_SOLICITED));
 	done("asking for events: what came before is not missed");
+
+	/* the event was left alone for as long as it took to poll for more than half of all indices */
+	start_cq(cq, 1);
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0) && notify_calls == 7);
+	start_cq(cq, 0x80000002);
+	complete(cq, qp->sq.key, IBV_WC_SEND, 3, 0);
+	sroce_cq_event(&cq->vcq.cq);
+	CHECK(!sroce_req_notify_cq(&cq->vcq.cq, 0) && notify_calls == 8);
+	done("asking for events: an old one is not for what came now");
 }
 
 static void test_clean(void)

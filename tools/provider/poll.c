@@ -422,8 +422,9 @@ void sroce_cq_event(struct ibv_cq *ibcq)
 	sroce_lock(&cq->arm_lock);
 	done = sroce_ring_done(&cq->ring);
 	cq->heard_done = done;
-	cq->heard = (int32_t)(done - cq->asked) > 0 ? done :
-						      sroce_ring_filled(&cq->ring);
+	/* it may have polled for half of all indices since */
+	cq->heard = done - cq->asked_done > cq->asked - cq->asked_done ?
+		    done : sroce_ring_filled(&cq->ring);
 	sroce_unlock(&cq->arm_lock);
 }
 
@@ -442,6 +443,7 @@ static bool sroce_cq_missed(struct sroce_cq *cq)
 	missed = filled != done &&
 		 (filled != cq->heard || done != cq->heard_done);
 	cq->asked = missed ? done : filled;
+	cq->asked_done = done;
 	return missed;
 }
 

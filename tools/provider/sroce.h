@@ -192,7 +192,8 @@ struct sroce_held {
  *	ibv_start_poll() and ibv_end_poll(), which hold @lock
  * @lost: the kernel has gone on to a ring that could not be mapped; under both locks
  * @asked: index of the first completion that the event may be for which was asked for
- *	last; under @arm_lock, as the next two are
+ *	last; under @arm_lock, as the next three are
+ * @asked_done: where the program had been then
  * @heard: up to where the program looks because of the event that it took last
  * @heard_done: where it had been when it took it
  * @last: the queue that the latest completion was for
@@ -219,6 +220,7 @@ struct sroce_cq {
 	struct sroce_lock arm_lock;
 	bool lost;
 	uint32_t asked;
+	uint32_t asked_done;
 	uint32_t heard;
 	uint32_t heard_done;
 	struct sroce_wq *last;

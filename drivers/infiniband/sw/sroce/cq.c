@@ -351,6 +351,9 @@ enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *
 	cq_stamp(cq, entry);
 	/* pairs with the program's acquire: the entry is whole */
 	smp_store_release(&ring->prod, ++cq->prod);
+	/* for sroce_cq_missed(), which has raised fewer: it has gone round all 32 bits */
+	if (unlikely(cq->prod == cq->missed))
+		cq->missed--;
 	if (solicited)
 		cq->solicited = cq->prod;
 	/*
