@@ -37,6 +37,8 @@ for want in "hca_id:[[:space:]]+roce0" "state:[[:space:]]+PORT_ACTIVE" "link_lay
 	    "max_mcast_grp:[[:space:]]+[1-9]"; do
 	like "$out" "$want" "ibv_devinfo -v: $want"
 done
+like "$(cat /sys/class/infiniband/roce0/fw_ver)" "^$(awk '$1 == "fw_ver:" { print $2 }' <<<"$out")" \
+	"what is firmware elsewhere is one in numbers and in words"
 
 watch_has() { # REGEX
 	wait_for 60 grep -qi "$1" "$TMP/watch" || { cat "$TMP/watch"; return 1; }

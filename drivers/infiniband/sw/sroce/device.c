@@ -59,6 +59,16 @@ static void raw_attr(struct ib_device_attr *attr)
 	attr->rss_caps.max_rwq_indirection_table_size = SROCE_MAX_IND_TBL_SIZE;
 }
 
+/* As sroce_get_dev_fw_str() has it, in numbers */
+static u64 fw_ver(void)
+{
+	u16 major = 0, minor = 0, patch = 0;
+
+	if (sscanf(init_utsname()->release, "%hu.%hu.%hu", &major, &minor, &patch) < 2)
+		return 0;
+	return (u64)major << 32 | (u32)minor << 16 | patch;
+}
+
 static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 			      struct ib_udata *udata)
 {
@@ -69,8 +79,9 @@ static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 	if (sroce_raw_able(to_sdev(ibdev)))
 		raw_attr(attr);
 	attr->sys_image_guid = ibdev->node_guid;
-	/* nobody's OUI, which is what software has */
-	attr->vendor_id = 0xffffff;
+	/* not rdma_rxe's 0xffffff, whose faults SPDK works around */
+	attr->vendor_id = SROCE_VENDOR_ID;
+	attr->fw_ver = fw_ver();
 	attr->max_mr_size = ~0ULL;
 	attr->page_size_cap = ~0ULL << PAGE_SHIFT;
 	attr->max_qp = SROCE_MAX_QP;

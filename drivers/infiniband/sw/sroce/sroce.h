@@ -52,6 +52,8 @@
 /* at a path MTU of 256, within half the range of PSNs */
 #define SROCE_MAX_MSG		(1U << 30)
 #define SROCE_PKEY		0xffff
+/* locally administered: nobody's OUI (IEEE 802) */
+#define SROCE_VENDOR_ID		0x73726f
 #define SROCE_MAX_FLOWS		4096
 #define SROCE_MAX_WQ		65536
 #define SROCE_MAX_IND_TBL	4096
