@@ -1487,8 +1487,8 @@ void sroce_recv_end(struct sroce_qp *qp)
 	const bool owed = rq->respond || rq->report || rq->num_owed;
 
 	run_mr_put(rq);
-	if (rq->told != rq->news) {
-		rq->told = rq->news;
+	if (rq->news_told != rq->news) {
+		rq->news_told = rq->news;
 		sroce_doorbell_heard(qp);
 	}
 	sroce_qp_unlock(qp);

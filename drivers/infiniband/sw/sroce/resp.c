@@ -509,7 +509,7 @@ static bool resp_blocked(struct sroce_qp *qp)
 	struct sroce_rq *rq = &qp->rq;
 
 	if (unlikely(rq->backoff)) {
-		if (atomic_read(&qp->num->resp_skbs) >= rq->held &&
+		if (atomic_read(&qp->num->resp_skbs) >= rq->resp_skbs_refused &&
 		    ktime_before(ktime_get(), rq->backoff)) {
 			sroce_pace_until(qp, rq->backoff, SROCE_RESP_BLOCKED, &rq->flags);
 			return true;
@@ -528,11 +528,11 @@ static bool resp_blocked(struct sroce_qp *qp)
 static bool refused_for_good(struct sroce_rq *rq, ktime_t now)
 {
 	if (!rq->refusals)
-		rq->refused = now;
+		rq->refused_at = now;
 	rq->refusals = min(rq->refusals + 1, RESP_DOUBLED + 1);
 	/* and often enough: it may not have been offered meanwhile */
 	return rq->refusals > RESP_DOUBLED &&
-	       ktime_after(now, ktime_add_ns(rq->refused, RESP_REFUSED_NS));
+	       ktime_after(now, ktime_add_ns(rq->refused_at, RESP_REFUSED_NS));
 }
 
 /* It is offered again when there may be room. */
@@ -540,7 +540,7 @@ static void resp_backoff(struct sroce_qp *qp, ktime_t now)
 {
 	struct sroce_rq *rq = &qp->rq;
 
-	rq->held = atomic_read(&qp->num->resp_skbs);
+	rq->resp_skbs_refused = atomic_read(&qp->num->resp_skbs);
 	rq->backoff = ktime_add_ns(now, SROCE_BACKOFF_NS << (rq->refusals - 1));
 	/* it looks at the time, and waits; or there is room by now, and who owns the side goes on */
 	if (!resp_blocked(qp))

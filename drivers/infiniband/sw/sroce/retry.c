@@ -55,7 +55,7 @@ enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer)
 
 	/* pairs with sroce_retry_arm(): we see its deadline, or it sees us not queued */
 	smp_mb();
-	if (READ_ONCE(qp->sq.due) == KTIME_MAX)
+	if (READ_ONCE(qp->sq.timer_due) == KTIME_MAX)
 		return HRTIMER_NORESTART;
 	set_bit(SROCE_SQ_TIMER, &qp->sq.flags);
 	/* not from here: a turn arms this timer, which is not yet done */
@@ -353,7 +353,7 @@ void sroce_retry_arm(struct sroce_qp *qp)
 		set_deadlines(qp);
 		next = next_due(sq);
 	}
-	WRITE_ONCE(sq->due, next);
+	WRITE_ONCE(sq->timer_due, next);
 	if (next == KTIME_MAX)
 		return;
 	slack = sroce_repair_slack(sq, next);
@@ -374,7 +374,7 @@ void sroce_retry_reset(struct sroce_qp *qp)
 	sroce_retry_progress(qp);
 	qp->sq.backoff = KTIME_MAX;
 	qp->sq.nak_due = KTIME_MAX;
-	WRITE_ONCE(qp->sq.due, KTIME_MAX);
+	WRITE_ONCE(qp->sq.timer_due, KTIME_MAX);
 	qp->sq.went_back = 0;
 	qp->sq.rtt_start = 0;
 	qp->sq.srtt = 0;

@@ -1006,16 +1006,14 @@ enum sroce_sq_flag {
 
 /**
  * struct sroce_sq - the send side: requester and completer
- * @flags: enum sroce_sq_flag. SROCE_SQ_OWNED guards all that follows down to
- *	@path; who can't have it sets SROCE_SQ_WORK and goes.
- * @task: runs the requester where the caller of its reason must not
+ * @flags: enum sroce_sq_flag. Who can't have SROCE_SQ_OWNED sets SROCE_SQ_WORK and goes
  * @timer: retransmission and RNR; armed by the owner alone
- * @pd: that their lists are of
- * @cq: where they complete
- * @tagged: they are not the program's, but those of its tag matching queue
+ * @pd: protection domain of the requests' lists
+ * @cq: where requests complete
+ * @tagged: the requests are not the program's, but those of its tag matching queue
  * @q: the ring
  * @copy: the requests as they were when fetched: what is checked and used
- * @wqe: what is known of them, by the index of their first block
+ * @wqe: what is known of the requests, by the index of their first block
  * @una: oldest request that is not complete
  * @nxt: request to send next from; its packet is @psn_nxt
  * @fetched: next block to be fetched from the ring
@@ -1037,7 +1035,7 @@ enum sroce_sq_flag {
  * @refusals: of the same packet, in a row, by what sends it
  * @deadline: of the retransmission or RNR timer; KTIME_MAX for none
  * @backoff: the device was full: try again at this time; KTIME_MAX for never
- * @due: the first deadline of all, at the end of a turn: for the timer, which owns nothing
+ * @timer_due: the first deadline of all, at the end of a turn: for the timer, which owns nothing
  * @srtt: smoothed round trip, in nanoseconds; 0 before the first
  * @rttvar: how far it is off, on the average (RFC 6298)
  * @rtt_psn: packet that is being timed
@@ -1045,12 +1043,9 @@ enum sroce_sq_flag {
  * @rtt_held: something before it is missing, and with that its acknowledgement
  * @went_back: when packets were last sent again
  * @nak_due: go back to @psn_una then, if it is still missing; KTIME_MAX for no
- * @repair: what is done before that
- * @sweep: where it is known that more than one packet is missing
+ * @repair: the packet that is missing, sent again alone before that
  * @cwnd: how much may be under way
- * @linger: timer that has the ring looked at, doorbell or not
- * @lingers: the program was told so
- * @linger_due: when the ring is to be looked at, if nobody has by then
+ * @lingers: the program was told that the ring is looked at, doorbell or not
  * @rung: when the program's last doorbell was done with
  * @resumed: and when the program had the CPU again, if that was handed to another
  * @gap: from one doorbell of a stream to the next, in nanoseconds, smoothed
@@ -1064,7 +1059,6 @@ enum sroce_sq_flag {
  * @rsp_sge: entry of the oldest request's list that its payload goes to
  * @rsp_off: bytes into it
  * @mr: the last region used in this turn, held
- * @fault: of memory to be sent from or read into
  * @missed: responses were dropped for @fault: they have to be asked for again
  * @kept: responses to requests behind one whose response is missing
  * @path: to the peer
@@ -1072,16 +1066,28 @@ enum sroce_sq_flag {
  * @late_lock: guards what is late
  * @num_late: packets left for the owner
  * @late: these, struct sroce_late
+ * @order: does the network reorder?
+ * @sweep: where it is known that more than one packet is missing
+ * @fault: of memory to be sent from or read into
+ * @linger: timer that has the ring looked at, doorbell or not
+ * @linger_due: when the ring is to be looked at, if nobody has by then
+ * @task: runs the requester where the caller of its reason must not
+ *
+ * Its comments say what guards the members that follow.
  */
 struct sroce_sq {
 	unsigned long flags;
 	struct hrtimer timer;
+
+	/* nothing: the same from creation on; what @copy and @wqe point to, SROCE_SQ_OWNED */
 	struct ib_pd *pd;
 	struct sroce_cq *cq;
 	bool tagged;
 	struct sroce_queue q;
 	u8 *copy;
 	struct sroce_swqe *wqe;
+
+	/* SROCE_SQ_OWNED; some are read without, by READ_ONCE() */
 	u32 una;
 	u32 nxt;
 	u32 fetched;
@@ -1103,7 +1109,7 @@ struct sroce_sq {
 	u8 refusals;
 	ktime_t deadline;
 	ktime_t backoff;
-	ktime_t due;
+	ktime_t timer_due;
 	u64 srtt;
 	u64 rttvar;
 	u32 rtt_psn;
@@ -1114,8 +1120,12 @@ struct sroce_sq {
 	struct sroce_repair repair;
 	struct sroce_cwnd cwnd;
 	bool lingers;
+
+	/* nothing: written by who has rung */
 	ktime_t rung;
 	ktime_t resumed;
+
+	/* SROCE_SQ_OWNED */
 	s64 gap;
 	s16 streak;
 	u8 vain;
@@ -1133,15 +1143,23 @@ struct sroce_sq {
 
 	spinlock_t post_lock;
 	spinlock_t late_lock;
+
+	/* late_lock */
 	u32 num_late;
 	struct list_head late;
 
-	/* large, and seldom used: behind what every message of many queue pairs has to load */
+	/*
+	 * Large, and seldom used: behind what every message of many queue pairs has to load.
+	 * SROCE_SQ_OWNED; what @fault ends with is written by its worker
+	 */
 	struct sroce_order order;
 	struct sroce_sweep sweep;
 	struct sroce_fault fault;
+
+	/* nothing: the owner and who has rung */
 	struct hrtimer linger;
 	ktime_t linger_due;
+
 	struct tasklet_struct task;
 };
 
@@ -1238,27 +1256,27 @@ enum sroce_resp_flag {
 
 /**
  * struct sroce_rq - the receive side: the responder
- * @lock: guards all that follows, and the queue pair's state
+ * @lock: guards the queue pair's state as well
  * @q: the ring; none with a shared receive queue
  * @cons: next entry to be taken from the ring
  * @epsn: PSN that is expected
  * @ack_psn: the last that an acknowledgement alone answers
- * @ack_stale: it lies so far back that a requester could take it for one ahead
  * @msn: messages completed, as AETHs report it
  * @news: messages that a program can have noticed
- * @told: of those, what the doorbell has been told
+ * @news_told: of those, what the doorbell has been told
  * @op: message under way
  * @drop: UC: the message under way has lost a packet
  * @nak_sent: a NAK for @epsn is out, and none is for what follows
  * @not_ready: an RNR NAK is: what follows is dropped
  * @respond: an answer is owed for what came in this run
- * @syndrome: its AETH syndrome: a NAK acknowledges all before it
- * @notify: this completion queue's event is due, once @lock is dropped
+ * @ack_stale: @ack_psn lies so far back that a requester could take it for one ahead
+ * @syndrome: AETH syndrome of the answer that is owed: a NAK acknowledges all before it
  * @broken: the ring's indices made no sense: it is not looked at again
  * @has_wqe: a receive request is taken and not complete
- * @wqe: copy of it
- * @max_sge: entries it may have
+ * @max_sge: entries that this request may have
  * @wqe_srqn: XRC: number of the shared receive queue that it is from
+ * @notify: this completion queue's event is due, once @lock is dropped
+ * @wqe: copy of the receive request that is taken
  * @srq: XRC: that of the packet in hand, held
  * @tm: the shared receive queue's tags, or NULL
  * @mr: the last region used in this run, held
@@ -1272,8 +1290,7 @@ enum sroce_resp_flag {
  * @rkey: WRITE: key for it
  * @left: WRITE: bytes of it to come
  * @written: WRITE: bytes of it in all
- * @path: to the peer. Written by who has @lock and owns the responses as well
- * @fault: of memory that a packet goes to
+ * @path: to the peer
  * @num_late: packets that wait for @fault
  * @late: these, struct sroce_late
  * @kept: packets behind @epsn that came before it
@@ -1287,33 +1304,38 @@ enum sroce_resp_flag {
  * @greetings: times that it has been told so
  * @twice: packets that had come before; it wraps
  * @flags: enum sroce_resp_flag
- * @task: gives responses where the caller of their reason must not
  * @res: responder resources, a ring
  * @max_res: of so many
  * @num_res: resources taken, up to a multiple of @max_res: the next is this
  *	modulo @max_res
  * @num_owed: responses owed
  * @first_owed: by none before this, as @num_res counts
+ * @num_parts: entries of @parts
+ * @refusals: of answers, in a row, by what sends them
+ * @resp_skbs_refused: skbs that the stack had at the last: with fewer, there may be room sooner
+ * @refused_at: when the first of these was
+ * @backoff: nothing is given until then, after one; 0 without
+ * @post_lock: kernel consumers: one producer at a time; any context
  * @parts: of READs' responses, that are asked for again while one of them is
  *	being given
- * @num_parts: how many
- * @resp_fault: of memory that a READ's response comes from
- * @refusals: of answers, in a row, by what sends them
- * @refused: when the first of these was
- * @backoff: nothing is given until then, after one; 0 without
- * @held: skbs that the stack had then: with fewer, there may be room sooner
- * @post_lock: kernel consumers: one producer at a time; any context
+ * @fault: of memory that a packet goes to
  * @tm_msg: with @tm: the message under way
+ * @resp_fault: of memory that a READ's response comes from
+ * @task: gives responses where the caller of their reason must not
+ *
+ * Its comments say what guards the members that follow.
  */
 struct sroce_rq {
 	spinlock_t lock;
+
+	/* lock; to write @path, SROCE_RESP_OWNED as well. The doorbell reads @news without */
 	struct sroce_queue q;
 	u32 cons;
 	u32 epsn;
 	u32 ack_psn;
 	u32 msn;
 	u32 news;
-	u32 told;
+	u32 news_told;
 	enum sroce_recv_op op;
 	bool drop;
 	bool nak_sent;
@@ -1355,23 +1377,31 @@ struct sroce_rq {
 	u16 twice;
 
 	unsigned long flags;
+
+	/* lock; to put another ring in its place, SROCE_RESP_OWNED as well */
 	struct sroce_res *res;
 	u32 max_res;
 	u32 num_res;
 	u32 num_owed;
 	u32 first_owed;
 	u32 num_parts;
+
+	/* SROCE_RESP_OWNED */
 	u32 refusals;
-	int held;
-	ktime_t refused;
+	int resp_skbs_refused;
+	ktime_t refused_at;
 	ktime_t backoff;
+
 	spinlock_t post_lock;
 
-	/* as in struct sroce_sq */
+	/* Large, and seldom used, as in struct sroce_sq. lock; @fault ends under it as well */
 	struct sroce_part parts[SROCE_MAX_PARTS];
 	struct sroce_fault fault;
-	struct sroce_fault resp_fault;
 	struct sroce_tm_msg tm_msg;
+
+	/* SROCE_RESP_OWNED; it ends under lock */
+	struct sroce_fault resp_fault;
+
 	struct tasklet_struct task;
 };
 
