@@ -16,6 +16,37 @@
 
 #define FAST_ACCESS	(IB_ACCESS_LOCAL_WRITE | FAST_REMOTE | IB_ACCESS_OPTIONAL)
 
+/**
+ * struct sroce_fast - a region for fast registration
+ * @mr: what the data path finds by its key while it is registered; its key is 0 while
+ *	it is not
+ * @lock: guards registering; BH off. As that of a window, nobody who has a region
+ *	takes it
+ * @dead: never to be registered again
+ * @max_pages: room in both lists of pages
+ * @num_pages: in that of @mr
+ * @mapped: @next is what the next registration is of; else it is as before
+ * @next: pages that sroce_map_mr_sg() has collected; the consumer's until it posts
+ * @next.block: their addresses
+ * @next.num: of these
+ * @next.shift: each has this size
+ * @next.offset: of the region's first byte in the first of them
+ */
+struct sroce_fast {
+	struct sroce_mr mr;
+	spinlock_t lock;
+	bool dead;
+	u32 max_pages;
+	u32 num_pages;
+	bool mapped;
+	struct {
+		unsigned long *block;
+		u32 num;
+		unsigned int shift;
+		u64 offset;
+	} next;
+};
+
 static struct sroce_fast *to_fast(struct sroce_mr *mr)
 {
 	return container_of(mr, struct sroce_fast, mr);

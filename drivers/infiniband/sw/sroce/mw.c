@@ -13,6 +13,28 @@
 	 SROCE_ACCESS_FLUSH | IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
 
 /**
+ * struct sroce_window - a memory window
+ * @mr: what the data path finds by its key while it is bound
+ * @lock: guards binding; BH off. Its holder may wait for the data path to let
+ *	go of @mr, so nobody who has a region takes it
+ * @type: IB_MW_TYPE_1 or IB_MW_TYPE_2
+ * @pd: protection domain
+ * @region: what it is bound to, or NULL
+ * @dead: never to be bound again
+ *
+ * Apart from struct sroce_mw because the core frees that one as soon as
+ * dealloc_mw() returns, while lookups go by RCU.
+ */
+struct sroce_window {
+	struct sroce_mr mr;
+	spinlock_t lock;
+	enum ib_mw_type type;
+	struct ib_pd *pd;
+	struct sroce_mr *region;
+	bool dead;
+};
+
+/**
  * sroce_alloc_mw - ib_device_ops: make a window
  * @ibmw: the core's, with its type and protection domain
  * @udata: no driver data

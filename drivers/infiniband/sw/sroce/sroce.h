@@ -71,6 +71,7 @@ struct dma_buf_attachment;
 struct sroce_odp;
 struct sroce_qpn;
 struct sroce_tm;
+struct sroce_window;
 
 /**
  * struct sroce_mem - the memory behind a region
@@ -153,54 +154,10 @@ struct sroce_region {
 };
 
 /**
- * struct sroce_window - a memory window
- * @mr: what the data path finds by its key while it is bound
- * @lock: guards binding; BH off. Its holder may wait for the data path to let
- *	go of @mr, so nobody who has a region takes it
- * @type: IB_MW_TYPE_1 or IB_MW_TYPE_2
- * @pd: protection domain
- * @region: what it is bound to, or NULL
- * @dead: never to be bound again
- *
- * Apart from struct sroce_mw because the core frees that one as soon as
- * dealloc_mw() returns, while lookups go by RCU.
+ * struct sroce_mw - a memory window, as the core has it
+ * @ibmw: the core's
+ * @win: what it stands for (mw.c)
  */
-struct sroce_window {
-	struct sroce_mr mr;
-	spinlock_t lock;
-	enum ib_mw_type type;
-	struct ib_pd *pd;
-	struct sroce_mr *region;
-	bool dead;
-};
-
-/**
- * struct sroce_fast - a region for fast registration
- * @mr: what the data path finds by its key while it is registered; its key is 0 while
- *	it is not
- * @lock: guards registering; BH off. As that of a window, nobody who has a region
- *	takes it
- * @dead: never to be registered again
- * @max_pages: room in both lists of pages
- * @num_pages: in that of @mr
- * @mapped: @next is what the next registration is of; else it is as before
- * @next: pages that sroce_map_mr_sg() has collected; the consumer's until it posts
- */
-struct sroce_fast {
-	struct sroce_mr mr;
-	spinlock_t lock;
-	bool dead;
-	u32 max_pages;
-	u32 num_pages;
-	bool mapped;
-	struct {
-		unsigned long *block;
-		u32 num;
-		unsigned int shift;
-		u64 offset;
-	} next;
-};
-
 struct sroce_mw {
 	struct ib_mw ibmw;
 	struct sroce_window *win;
@@ -342,17 +299,6 @@ struct sroce_dev {
 	struct sroce_flows flows;
 	struct sroce_pma pma;
 };
-
-/* Doorbells in a row that make a stream */
-#define SROCE_STREAM_MIN	4
-
-/* How many more it takes where lingering was in vain: twice as many each time */
-#define SROCE_STREAM_PENALTY	8
-#define SROCE_STREAM_MAX_VAIN	5
-
-/* Between two doorbells of a stream, from the end of one to the next */
-#define SROCE_STREAM_GAP_NS	(100LL * NSEC_PER_USEC)
-
 
 /**
  * struct sroce_pd - a protection domain
@@ -1958,7 +1904,18 @@ void sroce_bells_exit(struct ib_ucontext *ibuc);
 void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp);
 void sroce_bells_help(struct ib_ucontext *ibuc);
 
-/* doorbell.c */
+/* doorbell.c, and bells.c as well */
+
+/* Doorbells in a row that make a stream */
+#define SROCE_STREAM_MIN	4
+
+/* How many more it takes where lingering was in vain: twice as many each time */
+#define SROCE_STREAM_PENALTY	8
+#define SROCE_STREAM_MAX_VAIN	5
+
+/* Between two doorbells of a stream, from the end of one to the next */
+#define SROCE_STREAM_GAP_NS	(100LL * NSEC_PER_USEC)
+
 void sroce_doorbell_start(void);
 bool sroce_doorbell_answer(struct sroce_qp *qp);
 bool sroce_doorbell_hand_over(struct sroce_qp *qp);
@@ -2006,23 +1963,6 @@ void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num, bool response);
 void sroce_burst_ect(struct sroce_burst *b);
 void sroce_burst_exit(void);
 
-/* net.c */
-int sroce_net_init(void);
-void sroce_net_exit(void);
-int sroce_net_attach(struct sroce_dev *sdev, struct net *net, int ifindex);
-void sroce_net_detach(struct sroce_dev *sdev);
-int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u32 lqpn,
-		    u32 rqpn);
-enum ib_mtu sroce_path_mtu(const struct rdma_ah_attr *attr);
-void sroce_path_release(struct sroce_path *path);
-struct dst_entry *sroce_path_dst(struct sroce_path *path);
-
-static inline bool sroce_skb_multicast(const struct sk_buff *skb, bool ipv6)
-{
-	return ipv6 ? ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr) :
-		      ipv4_is_multicast(ip_hdr(skb)->daddr);
-}
-
 /* copy.c */
 DECLARE_STATIC_KEY_FALSE(sroce_copies_words);
 void sroce_copy_init(void);
@@ -2043,11 +1983,27 @@ static inline void sroce_copy(void *to, const void *from, size_t len)
 		memcpy(to, from, len);
 }
 
+/* net.c */
+int sroce_net_init(void);
+void sroce_net_exit(void);
+int sroce_net_attach(struct sroce_dev *sdev, struct net *net, int ifindex);
+void sroce_net_detach(struct sroce_dev *sdev);
+int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u32 lqpn,
+		    u32 rqpn);
+enum ib_mtu sroce_path_mtu(const struct rdma_ah_attr *attr);
+void sroce_path_release(struct sroce_path *path);
+struct dst_entry *sroce_path_dst(struct sroce_path *path);
 int sroce_net_send(struct sk_buff *skb, struct net *net, bool ipv6);
 union ib_gid sroce_ip_dgid(const void *ip, bool ipv6);
 bool sroce_net_heard(struct net *net, const union ib_gid *mgid);
 int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6, int oif);
 void sroce_rx_copy_pieces(struct sroce_rx_pos *pos, void *to, u32 len);
+
+static inline bool sroce_skb_multicast(const struct sk_buff *skb, bool ipv6)
+{
+	return ipv6 ? ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr) :
+		      ipv4_is_multicast(ip_hdr(skb)->daddr);
+}
 
 /**
  * sroce_rx_copy - read bytes of a received skb
