@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
-# What needs no compiler: cppcheck finds nothing; versions of kernels are known in one
-# file; a kernel that cannot have the module is refused before anything is compiled.
+# What needs no compiler: cppcheck finds nothing; kernel-doc misses nothing; versions of kernels
+# are known in one file; a kernel that cannot have the module is refused before anything is compiled.
 # lab: timeout 900
 
 . "$(dirname "$0")/static.sh"
@@ -32,6 +32,14 @@ is "$(grep -oE '\b([a-z]+->)?([a-z]+_)*(lock|mutex|sem)\b' Documentation/archite
 		grep -qrwE "(spinlock_t|rwlock_t|struct mutex|struct rw_semaphore|DEFINE_[A-Z_]*\() *$lock" \
 			drivers/infiniband/sw/sroce || echo "$lock"
       done)" "mmap_lock" "Documentation/architecture.rst has the locks that there are, and one of mm"
+
+# A comment that says what a function returns, and what each parameter and member is
+doc=$(find "${LAB_KERNEL:-build/uml}/src/tools/docs/kernel-doc" build/uml/src/tools/docs/kernel-doc 2>/dev/null | head -n 1)
+if [ -n "$doc" ] && command -v python3 >/dev/null; then
+	silent "kernel-doc" "$doc" -none -Wall drivers/infiniband/sw/sroce/{,wire/}*.[ch]
+else
+	skip "kernel-doc" "needs python3 and the source of a kernel that has tools/docs/kernel-doc"
+fi
 
 # What the kernel copies out to a program has no holes, which nobody would fill in.
 silent "the interface's structures have no holes" \

@@ -73,7 +73,9 @@ static void av_destroy(struct sroce_dev *sdev, struct sroce_av *av)
  * @init: the address; the core has checked it and resolved its source GID
  * @udata: struct sroce_create_ah_resp; NULL for a kernel consumer
  *
- * Any context without RDMA_CREATE_AH_SLEEPABLE. Return: 0 or an errno.
+ * Any context without RDMA_CREATE_AH_SLEEPABLE.
+ *
+ * Return: 0 or an errno.
  */
 int sroce_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_udata *udata)
 {
@@ -126,7 +128,9 @@ int sroce_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)
  * @ibah: the handle
  * @flags: nothing here sleeps
  *
- * Any context. Return: 0.
+ * Any context.
+ *
+ * Return: 0.
  */
 int sroce_destroy_ah(struct ib_ah *ibah, u32 flags)
 {
@@ -142,8 +146,9 @@ int sroce_destroy_ah(struct ib_ah *ibah, u32 flags)
  * @pd: protection domain of who uses it
  * @num: what its maker was told
  *
- * Any context. Return: the address vector with a reference, or NULL if @pd
- * has no such number.
+ * Any context.
+ *
+ * Return: the address vector with a reference, or NULL if @pd has no such number.
  */
 struct sroce_av *sroce_av_get(struct ib_pd *pd, u32 num)
 {

@@ -300,7 +300,9 @@ static enum hrtimer_restart bells_timer(struct hrtimer *timer)
  * @ibuc: the context
  * @map: filled in for the response to the program
  *
- * May sleep. Return: 0 or an errno.
+ * May sleep.
+ *
+ * Return: 0 or an errno.
  */
 int sroce_bells_init(struct ib_ucontext *ibuc, struct sroce_ring_map *map)
 {

@@ -161,7 +161,9 @@ static bool path_to_self(const struct sroce_path *path)
  * @num: who sends
  * @path: where to; its owner's lock is held as long as @b is used
  *
- * Bottom halves are off. Return: 0, or an errno if there is no route.
+ * Bottom halves are off.
+ *
+ * Return: 0, or an errno if there is no route.
  */
 int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce_path *path)
 {
@@ -488,9 +490,11 @@ void sroce_burst_seal(struct sroce_burst *b)
  * @b: the burst; an empty one is fine
  *
  * RCU is held, for the namespace. To an address of this link's, the packets
- * arrive before this returns. Return: 0; -ENOBUFS if the device's queue
- * would not have it, which is back-pressure and no loss: nothing of it may arrive;
- * or another errno, for a loss like any other.
+ * arrive before this returns.
+ *
+ * Return: 0; -ENOBUFS if the device's queue would not have it, which is
+ * back-pressure and no loss: nothing of it may arrive; or another errno, for a
+ * loss like any other.
  */
 int sroce_burst_send(struct sroce_burst *b)
 {

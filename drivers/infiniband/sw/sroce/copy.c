@@ -51,8 +51,10 @@ void sroce_copy_words(void *to, const void *from, size_t len)
  * sroce_trial - how long something takes on this CPU
  * @run: what; with half of a buffer, which has as much again behind it
  *
- * May sleep. Return: nanoseconds, of the fastest of some runs, or U64_MAX if there
- * is no memory to try it with.
+ * May sleep.
+ *
+ * Return: nanoseconds, of the fastest of some runs, or U64_MAX if there is no
+ * memory to try it with.
  */
 u64 sroce_trial(void (*run)(u8 *half, size_t len))
 {

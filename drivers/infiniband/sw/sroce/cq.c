@@ -253,9 +253,10 @@ static int cq_swap(struct sroce_cq *cq, struct sroce_queue *q)
  * @cqe: entries that it is to have at least
  * @udata: struct sroce_resize_cq_resp
  *
- * What was not polled yet goes along. Return: 0, -EINVAL if that is more than
- * @cqe, there is no ring of this size, somebody polls meanwhile or entries were lost, or
- * another errno.
+ * What was not polled yet goes along.
+ *
+ * Return: 0, -EINVAL if that is more than @cqe, there is no ring of this size,
+ * somebody polls meanwhile or entries were lost, or another errno.
  */
 int sroce_resize_cq(struct ib_cq *ibcq, SROCE_RESIZE_CQ_CQE cqe, struct ib_udata *udata)
 {

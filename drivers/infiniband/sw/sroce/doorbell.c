@@ -195,6 +195,8 @@ static void linger_start(struct sroce_sq *sq)
  * @timer: the send side's
  *
  * Softirq.
+ *
+ * Return: HRTIMER_NORESTART; it has armed itself anew if it was early.
  */
 enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer)
 {
@@ -323,6 +325,8 @@ static bool cq_dry(struct sroce_cq *cq, u32 *polled, bool *any)
  *
  * Of either of its completion queues, if it has been taken since the last
  * doorbell of a queue pair that uses it.
+ *
+ * Return: true if it may be.
  */
 bool sroce_doorbell_waited(struct sroce_qp *qp)
 {
@@ -340,6 +344,8 @@ bool sroce_doorbell_waited(struct sroce_qp *qp)
  * @qp: queue pair
  *
  * Since it was asked last, by this or by sroce_doorbell_waited().
+ *
+ * Return: true if it has.
  */
 bool sroce_doorbell_polled(struct sroce_qp *qp)
 {

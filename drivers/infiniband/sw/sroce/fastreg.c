@@ -84,8 +84,9 @@ static struct sroce_fast *fast_create(struct ib_pd *pd, u32 max_pages)
  * @type: IB_MR_TYPE_MEM_REG alone
  * @max_num_sg: pages that it may have
  *
- * IBTA Vol.1, Allocate L_Key. May sleep. Return: the region, not registered, or an
- * error pointer.
+ * IBTA Vol.1, Allocate L_Key. May sleep.
+ *
+ * Return: the region, not registered, or an error pointer.
  */
 struct ib_mr *sroce_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type, u32 max_num_sg)
 {
@@ -168,7 +169,9 @@ int sroce_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int num, unsigne
  * @wqe: the request
  * @wr: the consumer's
  *
- * Any context. Return: 0 or an errno.
+ * Any context.
+ *
+ * Return: 0 or an errno.
  */
 int sroce_fast_prepare(struct sroce_send_wqe *wqe, const struct ib_reg_wr *wr)
 {

@@ -708,7 +708,9 @@ static int rule_insert(struct sroce_dev *sdev, struct sroce_flow *flow)
  * @attr: which frames
  * @udata: no driver data
  *
- * May sleep, and takes RTNL. Return: the rule or an error pointer.
+ * May sleep, and takes RTNL.
+ *
+ * Return: the rule or an error pointer.
  */
 struct ib_flow *sroce_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,
 				  struct ib_udata *udata)

@@ -229,6 +229,8 @@ static const struct sroce_gap *find_again(const struct sroce_sweep *sweep, u32 p
  *
  * It has if something came that was sent behind it, and an answer ought to be there: a part
  * of a READ may wait for others at its responder.
+ *
+ * Return: true if so.
  */
 bool sroce_gaps_overtaken(const struct sroce_sq *sq, ktime_t sent, u32 behind, ktime_t now)
 {

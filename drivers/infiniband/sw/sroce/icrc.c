@@ -32,7 +32,9 @@ static u32 crc_by_shash(u32 crc, const void *p, size_t len)
  * @p: the bytes
  * @len: how many
  *
- * Any context. Return: the CRC, not yet complemented.
+ * Any context.
+ *
+ * Return: the CRC, not yet complemented.
  */
 u32 sroce_crc32(u32 crc, const void *p, size_t len)
 {
@@ -77,6 +79,9 @@ void sroce_icrc_init(void)
 	crypto_free_shash(tfm);
 }
 
+/**
+ * sroce_icrc_exit - the end of sroce_icrc_init()
+ */
 void sroce_icrc_exit(void)
 {
 	if (sroce_shash)

@@ -319,6 +319,8 @@ dropped:
  * @qp: queue pair
  * @kept: as for sroce_keep()
  * @psn: of the packet, before it is kept
+ *
+ * Return: true if so.
  */
 bool sroce_kept_opens(const struct sroce_qp *qp, const struct sroce_kept *kept, u32 psn)
 {

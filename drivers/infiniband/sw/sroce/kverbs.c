@@ -293,7 +293,9 @@ int sroce_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
  * @qp: queue pair, to which nobody else posts
  * @blocks: of requests
  *
- * Any context. Return: true if there is room for them.
+ * Any context.
+ *
+ * Return: true if there is room for them.
  */
 bool sroce_send_room(const struct sroce_qp *qp, u32 blocks)
 {
@@ -350,7 +352,9 @@ static int put_recv_list(struct sroce_queue *q, u32 max_sge, const struct ib_rec
  * @wr: the list of them
  * @bad_wr: the first that was not posted, if that fails
  *
- * Any context. Return: 0 or an errno; requests before @bad_wr are posted.
+ * Any context.
+ *
+ * Return: 0 or an errno; requests before @bad_wr are posted.
  */
 int sroce_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		    const struct ib_recv_wr **bad_wr)
@@ -383,7 +387,9 @@ int sroce_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
  * @wr: the list of them
  * @bad_wr: the first that was not posted, if that fails
  *
- * Any context. Return: 0 or an errno; requests before @bad_wr are posted.
+ * Any context.
+ *
+ * Return: 0 or an errno; requests before @bad_wr are posted.
  */
 int sroce_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 			const struct ib_recv_wr **bad_wr)

@@ -228,7 +228,9 @@ static int queue_init(struct workqueue_struct **queue, const char *name, int at_
  * sroce_faults_init - a program gets on-demand memory
  * @ibpd: one of its protection domains, or of a kernel consumer (ib_reg_user_mr())
  *
- * May sleep. Return: 0 or an errno.
+ * May sleep.
+ *
+ * Return: 0 or an errno.
  */
 int sroce_faults_init(struct ib_pd *ibpd)
 {
@@ -278,6 +280,9 @@ int sroce_late_init(void)
 	return sroce_fault_wq ? 0 : -ENOMEM;
 }
 
+/**
+ * sroce_late_exit - the end of sroce_late_init(); nothing is queued any more
+ */
 void sroce_late_exit(void)
 {
 	destroy_workqueue(sroce_fault_wq);

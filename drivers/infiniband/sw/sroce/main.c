@@ -162,7 +162,9 @@ err_dealloc:
  * sroce_netdev_net_get - the namespace that a netdev is in now
  * @ndev: the caller's, but it may leave its namespace, which may end then
  *
- * Any context. Return: the namespace with a reference, or NULL if it ends.
+ * Any context.
+ *
+ * Return: the namespace with a reference, or NULL if it ends.
  */
 struct net *sroce_netdev_net_get(struct net_device *ndev)
 {

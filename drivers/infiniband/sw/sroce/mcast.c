@@ -106,7 +106,9 @@ static int netdev_do(struct sroce_dev *sdev, struct sroce_mcast *grp,
  * @sdev: its link
  * @ndev: the netdev; some tell of their MTU when they go up (ipvlan)
  *
- * rtnl is held, and IP knows already. Return: whether sroce_mcast_rejoin() is due.
+ * rtnl is held, and IP knows already.
+ *
+ * Return: whether sroce_mcast_rejoin() is due.
  */
 bool sroce_mcast_changed(struct sroce_dev *sdev, struct net_device *ndev)
 {
@@ -160,8 +162,9 @@ static struct sroce_mcast *mcast_lookup(struct sroce_dev *sdev, const union ib_g
  * @sdev: the link
  * @mgid: the group's address as a GID, IPv4 mapped
  *
- * RCU is held. Return: the group as it is at the moment, for as long as RCU
- * is held, or NULL.
+ * RCU is held.
+ *
+ * Return: the group as it is at the moment, for as long as RCU is held, or NULL.
  */
 const struct sroce_mcast *sroce_mcast_find(struct sroce_dev *sdev, const union ib_gid *mgid)
 {
@@ -278,7 +281,9 @@ static int detach_locked(struct sroce_dev *sdev, const union ib_gid *mgid, u32 q
  * @mgid: the group's address
  * @lid: of no meaning here
  *
- * The core has checked type and address. Takes rtnl. Return: 0 or an errno.
+ * The core has checked type and address. Takes rtnl.
+ *
+ * Return: 0 or an errno.
  */
 int sroce_attach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid)
 {
@@ -297,7 +302,9 @@ int sroce_attach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid)
  * @mgid: the group's address
  * @lid: of no meaning here
  *
- * Takes rtnl. Return: 0, or -EINVAL if it did not.
+ * Takes rtnl.
+ *
+ * Return: 0, or -EINVAL if it did not.
  */
 int sroce_detach_mcast(struct ib_qp *ibqp, union ib_gid *mgid, u16 lid)
 {

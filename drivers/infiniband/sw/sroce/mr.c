@@ -53,7 +53,9 @@ static const struct rhashtable_params key_params = {
  * sroce_keys_init - set a new device's key table up
  * @sdev: the device
  *
- * May sleep. Return: 0 or an errno.
+ * May sleep.
+ *
+ * Return: 0 or an errno.
  */
 int sroce_keys_init(struct sroce_dev *sdev)
 {
@@ -92,7 +94,9 @@ void sroce_keys_exit(struct sroce_dev *sdev)
  * @mr: found from now on by its index, and of no use before it has @key
  * @key: the key that it may use now
  *
- * May sleep. Return: 0 or an errno.
+ * May sleep.
+ *
+ * Return: 0 or an errno.
  */
 int sroce_key_alloc(struct sroce_dev *sdev, struct sroce_mr *mr, u32 *key)
 {
@@ -125,8 +129,9 @@ void sroce_key_free(struct sroce_dev *sdev, struct sroce_mr *mr)
  * @sdev: the device
  * @key: the key; what differs between uses of its index is not looked at
  *
- * RCU is held, and holds what is returned. Return: the region or the window,
- * or NULL.
+ * RCU is held, and holds what is returned.
+ *
+ * Return: the region or the window, or NULL.
  */
 struct sroce_mr *sroce_key_find(struct sroce_dev *sdev, u32 key)
 {
@@ -160,7 +165,9 @@ static struct sroce_mr *key_hold(struct sroce_dev *sdev, u32 key)
  * @key: the key
  *
  * BH is off as long as the reference is kept: who binds a window anew spins for
- * it. Return: what it is with a reference, or NULL.
+ * it.
+ *
+ * Return: what it is with a reference, or NULL.
  */
 struct sroce_mr *sroce_key_get(struct sroce_dev *sdev, u32 key)
 {
@@ -396,6 +403,8 @@ static void mr_drain(struct sroce_mr *mr)
  * @length: bytes
  *
  * Any context. Its last byte may be the last one of all.
+ *
+ * Return: true if so.
  */
 bool sroce_mr_suits(u64 iova, u64 length)
 {
@@ -410,7 +419,9 @@ bool sroce_mr_suits(u64 iova, u64 length)
  * @length: bytes
  * @access: IB_ACCESS_*
  *
- * May sleep. Return: the region or an error pointer.
+ * May sleep.
+ *
+ * Return: the region or an error pointer.
  */
 struct ib_mr *sroce_mr_create(struct ib_pd *pd, const struct sroce_mem *mem, u64 iova,
 			      u64 length, int access)

@@ -193,9 +193,10 @@ static struct sroce_window *window_find(struct sroce_dev *sdev, u32 rkey)
  * @qp: the queue pair that does
  * @wqe: the request, the kernel's copy
  *
- * IBTA Vol.1 10.6.7.2. BH is off, and no region held. Return: 0, and no other
- * CPU copies through the window's former key any more; or an errno, and the
- * window is what it was.
+ * IBTA Vol.1 10.6.7.2. BH is off, and no region held.
+ *
+ * Return: 0, and no other CPU copies through the window's former key any more; or
+ * an errno, and the window is what it was.
  */
 int sroce_mw_bind(struct sroce_qp *qp, const struct sroce_send_wqe *wqe)
 {

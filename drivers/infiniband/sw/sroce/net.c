@@ -233,7 +233,9 @@ static struct dst_entry *route6(struct sroce_path *path)
  * sroce_path_dst - a path's route, looked up again if it has changed
  * @path: the path; its owner's lock is held
  *
- * Bottom halves are off. Return: the route, kept by @path; NULL for none.
+ * Bottom halves are off.
+ *
+ * Return: the route, kept by @path; NULL for none.
  */
 struct dst_entry *sroce_path_dst(struct sroce_path *path)
 {
@@ -1298,8 +1300,11 @@ static void net_close(struct net *net, struct sroce_net *snet)
  * @net: the namespace of its netdev
  * @ifindex: of its netdev
  *
- * May sleep. Return: 0; -EEXIST if the netdev has a link, which the core may not find by it
- * while it moves or ends; -EADDRINUSE if somebody else has the port; or another errno.
+ * May sleep.
+ *
+ * Return: 0; -EEXIST if the netdev has a link, which the core may not find by it
+ * while it moves or ends; -EADDRINUSE if somebody else has the port; or another
+ * errno.
  */
 int sroce_net_attach(struct sroce_dev *sdev, struct net *net, int ifindex)
 {
@@ -1389,6 +1394,9 @@ int sroce_net_init(void)
 	return register_pernet_subsys(&sroce_net_ops);
 }
 
+/**
+ * sroce_net_exit - be told no more; no link is left
+ */
 void sroce_net_exit(void)
 {
 	unregister_pernet_subsys(&sroce_net_ops);

@@ -477,7 +477,9 @@ out:
  * @len: bytes, of which some may be left for the next time
  * @write: they are to be written
  *
- * Sleeps. Return: 0 to look again, or an errno: the access is refused.
+ * Sleeps.
+ *
+ * Return: 0 to look again, or an errno: the access is refused.
  */
 int sroce_mr_fault(struct ib_pd *pd, u32 lkey, u64 addr, u64 len, bool write)
 {
@@ -610,7 +612,9 @@ int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u3
 /**
  * sroce_odp_create - on-demand memory of the calling process
  *
- * May sleep. Return: all of it, or an error pointer.
+ * May sleep.
+ *
+ * Return: all of it, or an error pointer.
  */
 struct sroce_odp *sroce_odp_create(void)
 {

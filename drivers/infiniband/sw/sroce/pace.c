@@ -124,6 +124,8 @@ void sroce_cwnd_reset(struct sroce_qp *qp)
  *
  * What has arrived behind a gap is not under way any more, but its peer has to
  * keep it until the gap is filled.
+ *
+ * Return: true if so.
  */
 bool sroce_cwnd_open(struct sroce_qp *qp)
 {
@@ -580,6 +582,8 @@ void sroce_pace_until(struct sroce_qp *qp, ktime_t when, int bit, unsigned long 
 /**
  * sroce_pace_quantum - how many packets may leave at once
  * @qp: queue pair, with a rate
+ *
+ * Return: packets, QUANTUM_MIN at least.
  */
 u32 sroce_pace_quantum(struct sroce_qp *qp)
 {

@@ -218,7 +218,9 @@ static bool wants_answer(u8 method)
  * @out_size: IB_MGMT_MAD_SIZE
  * @out_pkey_index: not for InfiniBand
  *
- * May sleep. Return: that @out is to be sent, or that @in is for somebody else.
+ * May sleep.
+ *
+ * Return: that @out is to be sent, or that @in is for somebody else.
  */
 int sroce_process_mad(struct ib_device *ibdev, int flags, u32 port, const struct ib_wc *wc,
 		      const struct ib_grh *grh, const struct ib_mad *in, struct ib_mad *out,

@@ -31,7 +31,9 @@ static atomic_t sroce_num_qpn;
  * sroce_qpn_use - use a queue pair by its number
  * @num: the number, held
  *
- * Any context. Return: false if the queue pair is being destroyed.
+ * Any context.
+ *
+ * Return: false if the queue pair is being destroyed.
  */
 bool sroce_qpn_use(struct sroce_qpn *num)
 {
@@ -78,8 +80,9 @@ void sroce_qpn_wait(void)
  * sroce_qp_get - find a queue pair
  * @qpn: its number
  *
- * Any context. Return: the queue pair, not to be destroyed until
- * sroce_qp_put(), or NULL.
+ * Any context.
+ *
+ * Return: the queue pair, not to be destroyed until sroce_qp_put(), or NULL.
  */
 struct sroce_qp *sroce_qp_get(u32 qpn)
 {
@@ -107,7 +110,9 @@ void sroce_qp_put(struct sroce_qp *qp)
  * sroce_qpn_reserve - a number that no queue pair gets
  * @qpn: filled in
  *
- * May sleep. Return: 0 or an errno.
+ * May sleep.
+ *
+ * Return: 0 or an errno.
  */
 int sroce_qpn_reserve(u32 *qpn)
 {

@@ -51,7 +51,9 @@ struct sroce_rss {
  * sroce_raw_able - does this link carry Ethernet frames?
  * @sdev: the link
  *
- * Process context. Return: false for a netdev that is all IP.
+ * Process context.
+ *
+ * Return: false for a netdev that is all IP.
  */
 bool sroce_raw_able(struct sroce_dev *sdev)
 {
@@ -133,7 +135,9 @@ bool sroce_raw_allowed(struct sroce_dev *sdev)
  * @init: what is asked for
  * @udata: struct sroce_create_qp, or nothing
  *
- * May sleep. Return: 0 or an errno.
+ * May sleep.
+ *
+ * Return: 0 or an errno.
  */
 int sroce_raw_create(struct sroce_qp *qp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
@@ -178,9 +182,10 @@ static struct net_device *raw_netdev(struct sroce_dev *sdev)
  * @qp: queue pair
  * @len: bytes of it
  *
- * Bottom halves are off, RCU is held. Return: an skb with @len bytes to be
- * written; -EMSGSIZE for a length that no frame of the netdev has, -ENODEV if
- * there is none any more, -ENOMEM.
+ * Bottom halves are off, RCU is held.
+ *
+ * Return: an skb with @len bytes to be written; -EMSGSIZE for a length that no
+ * frame of the netdev has, -ENODEV if there is none any more, -ENOMEM.
  */
 struct sk_buff *sroce_raw_alloc(struct sroce_qp *qp, u32 len)
 {
@@ -224,9 +229,11 @@ static bool raw_parse(struct sk_buff *skb)
  * @skb: of sroce_raw_alloc(), under the same RCU read lock; consumed
  * @again: it was refused before: local queue pairs have their copies
  *
- * Bottom halves are off. Return: 0; -EMSGSIZE if it is too long for what it
- * is; -ENOBUFS if the device's queue would not have it, which is back-pressure
- * and no loss; or another errno, for a loss.
+ * Bottom halves are off.
+ *
+ * Return: 0; -EMSGSIZE if it is too long for what it is; -ENOBUFS if the device's
+ * queue would not have it, which is back-pressure and no loss; or another errno,
+ * for a loss.
  */
 int sroce_raw_xmit(struct sroce_qp *qp, struct sk_buff *skb, bool again)
 {

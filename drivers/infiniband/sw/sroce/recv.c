@@ -1149,6 +1149,8 @@ static void make_grh(const struct sroce_rx *rx, u8 *grh)
  * sroce_recv_fits - is there room for a message in a receive request?
  * @wqe: the request
  * @len: bytes
+ *
+ * Return: true if there is.
  */
 bool sroce_recv_fits(const struct sroce_recv_wqe *wqe, u32 len)
 {

@@ -81,6 +81,8 @@ static u8 probe_shift(const struct sroce_repair *r)
  *
  * Such packets do not queue behind a window. As they may be answered for their
  * first sending, which came late, this is no measure of the round trip (Karn).
+ *
+ * Return: nanoseconds.
  */
 u64 sroce_repair_answer_ns(const struct sroce_sq *sq, ktime_t now)
 {

@@ -65,6 +65,8 @@ bool sroce_send_awaits(const struct sroce_sq *sq, u32 index)
 /**
  * sroce_send_whole - PSNs that leave with the oldest packet, if it is sent again
  * @sq: send side; the caller owns it, and something is out
+ *
+ * Return: their number, 1 at least.
  */
 u32 sroce_send_whole(const struct sroce_sq *sq)
 {
@@ -84,6 +86,8 @@ u32 sroce_send_whole(const struct sroce_sq *sq)
  * @num: PSNs
  * @implied: responses tell of it: then those are missing, and requests without one are not.
  *	Else the peer does, and a request that takes the PSNs of its response is one packet
+ *
+ * Return: packets.
  */
 u32 sroce_send_lost(const struct sroce_sq *sq, u32 *at, u32 psn, u32 num, bool implied)
 {
@@ -122,6 +126,8 @@ u32 sroce_send_lost(const struct sroce_sq *sq, u32 *at, u32 psn, u32 num, bool i
  * @gaps: what the peer says is missing
  *
  * A READ request takes those of its response, and is one.
+ *
+ * Return: their number.
  */
 u32 sroce_send_spare(const struct sroce_sq *sq, const struct wire_gaps *gaps)
 {

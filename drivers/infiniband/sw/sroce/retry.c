@@ -48,6 +48,8 @@ static ktime_t next_due(const struct sroce_sq *sq)
  *
  * Softirq. Where all has been acknowledged meanwhile, there is nothing to be
  * done; an owner that sets a deadline later finds the timer not queued.
+ *
+ * Return: HRTIMER_NORESTART: an owner arms it.
  */
 enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer)
 {

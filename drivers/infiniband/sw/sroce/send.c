@@ -1259,6 +1259,8 @@ static void send_flush_all(struct send_turn *turn)
 /**
  * sroce_send_draining - is something begun and not complete?
  * @qp: queue pair
+ *
+ * Return: true if so.
  */
 bool sroce_send_draining(const struct sroce_qp *qp)
 {
@@ -1406,8 +1408,9 @@ void sroce_send_task(struct tasklet_struct *task)
  * sroce_send_try_claim - become a send side's owner, if it has none
  * @qp: queue pair
  *
- * Any context but hard interrupts. Return: true, with bottom halves off until
- * sroce_send_release(), which is due.
+ * Any context but hard interrupts.
+ *
+ * Return: true, with bottom halves off until sroce_send_release(), which is due.
  */
 bool sroce_send_try_claim(struct sroce_qp *qp)
 {

@@ -1617,6 +1617,7 @@ static inline struct sroce_sge *sq_sge(const struct sroce_sq *sq, u32 index, u32
  * @net: @path's, for when its lock has been dropped
  * @ipv6: @path's
  * @oif: @path's
+ * @tclass: @path's, or that with ECT (sroce_burst_ect())
  * @self: from an address to itself
  * @skb: NULL between bursts
  * @seg_len: UDP payload of every packet, and of the last at most
@@ -2133,6 +2134,8 @@ void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response);
  * @qp: queue pair; the caller owns the side that sends
  * @bit: set in @flags if not: that side is then woken in time
  * @flags: of that side
+ *
+ * Return: true if so; else as sroce_pace_wait().
  */
 static inline bool sroce_pace_open(struct sroce_qp *qp, int bit, unsigned long *flags)
 {

@@ -84,8 +84,10 @@ static void srqn_free(struct sroce_srq *srq)
  *
  * A number that a request bore may be another's by now, of whatever domain.
  *
- * Any context. Return: the queue, not to be destroyed until sroce_srq_put(),
- * or NULL if there is none in the domain of @qp (Annex A14).
+ * Any context.
+ *
+ * Return: the queue, not to be destroyed until sroce_srq_put(), or NULL if there
+ * is none in the domain of @qp (Annex A14).
  */
 struct sroce_srq *sroce_srq_get(const struct sroce_qp *qp, u32 srqn)
 {
@@ -412,7 +414,9 @@ int sroce_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
  * @ibsrq: the queue; no queue pair has it any more
  * @udata: no driver data
  *
- * Waits for packets that come by its number. Return: 0.
+ * Waits for packets that come by its number.
+ *
+ * Return: 0.
  */
 int sroce_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 {

@@ -28,7 +28,9 @@ struct rdma_hw_stats *sroce_alloc_hw_port_stats(struct ib_device *ibdev, u32 por
  * @stats: a link's, or of queue pairs bound to one
  * @id: which
  *
- * Any context. Return: its value.
+ * Any context.
+ *
+ * Return: its value.
  */
 u64 sroce_stats_sum(struct sroce_stats __percpu *stats, enum sroce_counter id)
 {
@@ -107,6 +109,8 @@ err_cnt:
 }
 
 /*
+ * (No kernel-doc, which takes SROCE_COUNTER_PORT for the last parameter.)
+ *
  * sroce_counter_bind_qp - ib_device_ops: a queue pair counts for itself
  * @counter: the core's, with its lock held
  * @ibqp: the queue pair, bound to none

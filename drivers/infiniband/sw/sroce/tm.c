@@ -135,7 +135,9 @@ void sroce_tm_caps(struct ib_device_attr *attr)
  * @max_tags: that may be posted
  * @cq: for its completions
  *
- * May sleep. Return: 0 or an errno.
+ * May sleep.
+ *
+ * Return: 0 or an errno.
  */
 int sroce_tm_create(struct sroce_srq *srq, u32 max_tags, struct ib_cq *cq)
 {
@@ -484,6 +486,8 @@ bool sroce_tm_match(struct sroce_qp *qp, const struct sroce_rx *rx)
  * It had to wait for its memory; where there was no room to do so, its sender sends it once
  * more, and that can be anything. What was done by its header has to hold still; the payload
  * behind may be another one, as a program may write to what it has not been told is sent.
+ *
+ * Return: true if it is, as far as its header says.
  */
 bool sroce_tm_again(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
@@ -534,6 +538,8 @@ void sroce_tm_cut(struct sroce_qp *qp, struct sroce_rx *rx)
  * @qp: queue pair between two messages; its receive lock is held
  *
  * Then the receive request is the message's: it is counted, or a tag's.
+ *
+ * Return: true if so.
  */
 bool sroce_tm_waits(const struct sroce_qp *qp)
 {
@@ -543,6 +549,8 @@ bool sroce_tm_waits(const struct sroce_qp *qp)
 /**
  * sroce_tm_matched - has the message under way found a tag?
  * @qp: queue pair; its receive lock is held
+ *
+ * Return: true if so.
  */
 bool sroce_tm_matched(const struct sroce_qp *qp)
 {
@@ -663,7 +671,9 @@ void sroce_tm_read(struct sroce_qp *qp)
  * sroce_tm_sent - a request of a send queue of ours is done
  * @cqe: its completion, made that of the rendezvous
  *
- * Any context. Return: false if there is nothing to tell the program.
+ * Any context.
+ *
+ * Return: false if there is nothing to tell the program.
  */
 bool sroce_tm_sent(struct sroce_cqe *cqe)
 {

@@ -174,7 +174,9 @@ err_mapping:
  * @entry_size: bytes of each, a power of two
  * @map: filled in for the response to a program
  *
- * May sleep. Return: 0 or an errno.
+ * May sleep.
+ *
+ * Return: 0 or an errno.
  */
 int sroce_queue_alloc(struct ib_ucontext *ibuc, struct sroce_queue *q, u32 entries,
 		      u32 entry_size, struct sroce_ring_map *map)

@@ -91,7 +91,9 @@ void sroce_wq_recv(struct sroce_wq *wq, struct sroce_qp *qp, const struct sroce_
  * @ibuc: its context
  * @num: of the queue
  *
- * Process context. Return: 0, or -EINVAL if it has no such queue.
+ * Process context.
+ *
+ * Return: 0, or -EINVAL if it has no such queue.
  */
 int sroce_wq_doorbell(struct ib_ucontext *ibuc, u32 num)
 {
