@@ -542,7 +542,7 @@ static bool nak_unsent(const struct sroce_sq *sq, struct wire_pkt *pkt)
 	    (pkt->syndrome & WIRE_AETH_VALUE_MASK) != WIRE_NAK_PSN_SEQ)
 		return false;
 	pkt->psn = wire_psn_add(pkt->psn, -1);
-	pkt->syndrome = WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID;
+	pkt->syndrome = WIRE_AETH_PURE_ACK;
 	return true;
 }
 

@@ -4,7 +4,6 @@
 #include <linux/utsname.h>
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>
-#include <rdma/ib_mad.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "sroce.h"
@@ -247,7 +246,7 @@ static int sroce_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *p
 {
 	if (index)
 		return -EINVAL;
-	*pkey = SROCE_PKEY;
+	*pkey = IB_DEFAULT_PKEY_FULL;
 	return 0;
 }
 

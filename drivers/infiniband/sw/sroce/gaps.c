@@ -41,11 +41,6 @@ void sroce_gaps_arrived(struct sroce_sq *sq, u32 psn)
 		sq->sweep.newest = psn;
 }
 
-static u32 gap_end(const struct sroce_gap *gap)
-{
-	return wire_psn_add(gap->psn, gap->num);
-}
-
 /**
  * sroce_gaps_moved - @psn_una has moved
  * @qp: queue pair; the caller owns its send side
@@ -120,9 +115,9 @@ void sroce_order_reset(struct sroce_sq *sq)
 /* The timer is to find time for what is sent after that. */
 static u32 most_wait(const struct sroce_sq *sq)
 {
-	const u8 timeout = container_of(sq, struct sroce_qp, sq)->attr.timeout;
+	const u64 timeout = qp_ack_timeout_ns(container_of(sq, struct sroce_qp, sq));
 
-	return timeout ? min_t(u64, 4096ULL << timeout >> 2, ORDER_MAX_NS) : ORDER_MAX_NS;
+	return timeout ? min_t(u64, timeout / 4, ORDER_MAX_NS) : ORDER_MAX_NS;
 }
 
 static void wait_more(struct sroce_sq *sq)
@@ -408,7 +403,7 @@ void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now)
 
 	/* the oldest packet is in the first gap, or in none */
 	if (qp->sq.sweep.num && gap_has(gap, qp->sq.psn_una) &&
-	    wire_psn_diff(end, wire_psn_add(gap->psn, gap->num)) >= 0) {
+	    wire_psn_diff(end, gap_end(gap)) >= 0) {
 		sroce_gaps_sent(&qp->sq, gap, now);
 	}
 }
@@ -505,7 +500,7 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 			.due = true,
 		};
 		/* of what was known, repair.c may have taken the first */
-		known = find_gap(&old, wire_psn_add(gap->psn, gap->num - 1));
+		known = find_gap(&old, wire_psn_add(gap_end(gap), -1));
 		if (known) {
 			inherit(sq, known, gap, now);
 			if (known->held && gap->due)

@@ -118,7 +118,7 @@ int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u3
 	path->priority = grh->traffic_class ? rt_tos2priority(grh->traffic_class) :
 			 sl >= 8 ? 0 : min_t(u8, sl, TC_PRIO_INTERACTIVE);
 	path->hop_limit = grh->hop_limit ?: 64;
-	path->flow_label = cpu_to_be32(grh->flow_label & 0xfffff);
+	path->flow_label = cpu_to_be32(grh->flow_label & IB_GRH_FLOWLABEL_MASK);
 	path->sport = htons(rdma_get_udp_sport(grh->flow_label, lqpn, rqpn));
 	path->ip_id = get_random_u16();
 	return 0;
@@ -567,10 +567,13 @@ static void rx_marked(struct rx_burst *rx, u32 num)
 	}
 }
 
+/* All of a P_Key but the bit by which full members differ from limited ones */
+#define PKEY_BASE	0x7fff
+
 /* Full and limited members alike, 10.9.3: the port is a full one */
-static bool wrong_pkey(const struct wire_pkt *pkt)
+static bool wrong_pkey(u16 pkey)
 {
-	return (pkt->pkey & 0x7fff) != (SROCE_PKEY & 0x7fff);
+	return (pkey ^ IB_DEFAULT_PKEY_FULL) & PKEY_BASE;
 }
 
 /* Is the packet of this queue pair's connection, or is there none? */
@@ -584,7 +587,7 @@ static bool rx_admit(struct rx_burst *rx, bool admits, const struct wire_pkt *pk
 	rx->bytes += pkt->payload_len;
 	if (unlikely(rx->ce))
 		rx_marked(rx, 1);
-	if (wrong_pkey(pkt)) {
+	if (wrong_pkey(pkt->pkey)) {
 		sroce_qp_count(rx->qp, RX_WRONG_PKEY);
 		return false;
 	}
@@ -774,7 +777,7 @@ static void rx_notified(struct rx_burst *rx, const struct wire_pkt *pkt)
 		sroce_qp_count(qp, RX_WRONG_PEER);
 		return;
 	}
-	if (wrong_pkey(pkt)) {
+	if (wrong_pkey(pkt->pkey)) {
 		sroce_qp_count(qp, RX_WRONG_PKEY);
 		return;
 	}
@@ -909,7 +912,7 @@ static bool rx_is_middle(const struct rx_burst *rx, const u8 *bth, u8 opcode)
 	return opcode && bth[WIRE_BTH_OPCODE] == opcode &&
 	       !(bth[WIRE_BTH_FLAGS] & (WIRE_BTH_PAD_MASK << WIRE_BTH_PAD_SHIFT |
 					WIRE_BTH_TVER_MASK)) &&
-	       (wire_get16(bth + WIRE_BTH_PKEY) & 0x7fff) == (SROCE_PKEY & 0x7fff) &&
+	       !wrong_pkey(wire_get16(bth + WIRE_BTH_PKEY)) &&
 	       wire_get24(bth + WIRE_BTH_DQPN) == rx->qpn;
 }
 

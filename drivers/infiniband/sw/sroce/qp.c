@@ -672,7 +672,7 @@ static int check_attr(const struct sroce_qp *qp, const struct ib_qp_attr *attr, 
 	    (mask & IB_QP_RETRY_CNT && attr->retry_cnt > 7) ||
 	    (mask & IB_QP_RNR_RETRY && attr->rnr_retry > 7) ||
 	    (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
-	    (mask & IB_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
+	    (mask & IB_QP_DEST_QPN && attr->dest_qp_num > IB_QPN_MASK) ||
 	    (mask & IB_QP_ACCESS_FLAGS && attr->qp_access_flags & ~IB_ACCESS_SUPPORTED))
 		return -EINVAL;
 	if (mask & IB_QP_PATH_MTU &&
@@ -681,33 +681,35 @@ static int check_attr(const struct sroce_qp *qp, const struct ib_qp_attr *attr, 
 	return 0;
 }
 
-#define KEEP(bit, field)						\
+#define COPY_ATTR(to, from, mask, bit, field)				\
 	do {								\
-		if (mask & (bit))					\
-			qp->attr.field = attr->field;			\
+		if ((mask) & (bit))					\
+			(to)->field = (from)->field;			\
 	} while (0)
 
 static void keep_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
-	KEEP(IB_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
-	KEEP(IB_QP_ACCESS_FLAGS, qp_access_flags);
-	KEEP(IB_QP_PKEY_INDEX, pkey_index);
-	KEEP(IB_QP_PORT, port_num);
-	KEEP(IB_QP_QKEY, qkey);
-	KEEP(IB_QP_PATH_MTU, path_mtu);
-	KEEP(IB_QP_TIMEOUT, timeout);
-	KEEP(IB_QP_RETRY_CNT, retry_cnt);
-	KEEP(IB_QP_RNR_RETRY, rnr_retry);
-	KEEP(IB_QP_MIN_RNR_TIMER, min_rnr_timer);
-	KEEP(IB_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
-	KEEP(IB_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
-	KEEP(IB_QP_DEST_QPN, dest_qp_num);
-	KEEP(IB_QP_RQ_PSN, rq_psn);
-	KEEP(IB_QP_SQ_PSN, sq_psn);
+	struct ib_qp_attr *to = &qp->attr;
+
+	COPY_ATTR(to, attr, mask, IB_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
+	COPY_ATTR(to, attr, mask, IB_QP_ACCESS_FLAGS, qp_access_flags);
+	COPY_ATTR(to, attr, mask, IB_QP_PKEY_INDEX, pkey_index);
+	COPY_ATTR(to, attr, mask, IB_QP_PORT, port_num);
+	COPY_ATTR(to, attr, mask, IB_QP_QKEY, qkey);
+	COPY_ATTR(to, attr, mask, IB_QP_PATH_MTU, path_mtu);
+	COPY_ATTR(to, attr, mask, IB_QP_TIMEOUT, timeout);
+	COPY_ATTR(to, attr, mask, IB_QP_RETRY_CNT, retry_cnt);
+	COPY_ATTR(to, attr, mask, IB_QP_RNR_RETRY, rnr_retry);
+	COPY_ATTR(to, attr, mask, IB_QP_MIN_RNR_TIMER, min_rnr_timer);
+	COPY_ATTR(to, attr, mask, IB_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+	COPY_ATTR(to, attr, mask, IB_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+	COPY_ATTR(to, attr, mask, IB_QP_DEST_QPN, dest_qp_num);
+	COPY_ATTR(to, attr, mask, IB_QP_RQ_PSN, rq_psn);
+	COPY_ATTR(to, attr, mask, IB_QP_SQ_PSN, sq_psn);
 	if (mask & IB_QP_AV) {
-		qp->attr.ah_attr = attr->ah_attr;
+		to->ah_attr = attr->ah_attr;
 		/* the core keeps the reference on the GID, not we */
-		qp->attr.ah_attr.grh.sgid_attr = NULL;
+		to->ah_attr.grh.sgid_attr = NULL;
 	}
 }
 

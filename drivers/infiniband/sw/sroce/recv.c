@@ -9,14 +9,10 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <net/ip.h>
-#include <rdma/ib_mad.h>
 #include <rdma/ib_user_verbs.h>
 
 #include "sroce.h"
 #include "trace.h"
-
-/* IBTA Vol.1 11.4.1.2: what precedes a datagram in its buffer */
-#define GRH_LEN		40
 
 /*
  * Of the reports that a requester would get which goes back: every so manyth. One of ours that
@@ -60,7 +56,7 @@ static void advance(struct sroce_qp *qp, u32 num)
 	rq->nak_sent = false;
 	rq->not_ready = false;
 	if (rq->respond && !wire_aeth_is_ack(rq->syndrome))
-		rq->syndrome = WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID;
+		rq->syndrome = WIRE_AETH_PURE_ACK;
 }
 
 /* A packet that an acknowledgement answers has been executed. */
@@ -77,7 +73,7 @@ static void executed(struct sroce_qp *qp, const struct wire_pkt *pkt)
 		rq->op = SROCE_RECV_IDLE;
 	}
 	if (pkt->ackreq)
-		respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
+		respond(qp, WIRE_AETH_PURE_ACK);
 }
 
 /* Regions */
@@ -149,7 +145,7 @@ static enum recv_result recv_fault(struct sroce_qp *qp, u64 addr, u64 len,
 	sroce_fault_start(&rq->fault, rq->mr_remote ? recv_pd(qp) : list_pd(qp), rq->srq,
 			  rq->mr->key, addr, len, true);
 	/* what is before it is done, and its requester may have asked behind it only */
-	respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
+	respond(qp, WIRE_AETH_PURE_ACK);
 	return RECV_LATER;
 }
 
@@ -1084,7 +1080,7 @@ static void recv_reliable(struct sroce_qp *qp, struct sroce_rx *rx)
 		sroce_qp_count(qp, DUPLICATE);
 		if (!recv_ops[pkt->op->class].resource) {
 			rq->twice++;
-			respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
+			respond(qp, WIRE_AETH_PURE_ACK);
 			return;
 		}
 		if (!sroce_resp_again(qp, pkt))
@@ -1123,26 +1119,24 @@ static void recv_unreliable(struct sroce_qp *qp, const struct sroce_rx *rx)
 }
 
 /*
- * The GRH that a datagram's receiver finds: for IPv4, its header in the end. An
+ * The GRH that a datagram's receiver finds before it (IBTA Vol.1 11.4.1.2): for IPv4, its header in the end. An
  * skb's header speaks for the whole of a burst, if it says a length at all.
  */
-static void make_grh(const struct sroce_rx *rx, u8 *grh)
+static void make_grh(const struct sroce_rx *rx, union rdma_network_hdr *grh)
 {
 	const u16 len = WIRE_UDP_LEN + rx->pkt.op->hdr_len + rx->pkt.payload_len + rx->pkt.pad +
 			WIRE_ICRC_LEN;
 	const u8 *ip = skb_network_header(rx->skb);
-	struct iphdr *ip4 = (void *)(grh + GRH_LEN - WIRE_IP4_LEN);
-	struct ipv6hdr *ip6 = (void *)grh;
 
 	if (rx->ipv6) {
-		memcpy(ip6, ip, WIRE_IP6_LEN);
-		ip6->payload_len = htons(len);
+		memcpy(&grh->ibgrh, ip, WIRE_IP6_LEN);
+		grh->ibgrh.paylen = htons(len);
 		return;
 	}
-	memset(grh, 0, GRH_LEN - WIRE_IP4_LEN);
-	memcpy(ip4, ip, WIRE_IP4_LEN);
-	ip4->tot_len = htons(WIRE_IP4_LEN + len);
-	ip_send_check(ip4);
+	memset(grh->reserved, 0, sizeof(grh->reserved));
+	memcpy(&grh->roce4grh, ip, WIRE_IP4_LEN);
+	grh->roce4grh.tot_len = htons(WIRE_IP4_LEN + len);
+	ip_send_check(&grh->roce4grh);
 }
 
 /**
@@ -1167,7 +1161,7 @@ static void take_datagram(struct sroce_qp *qp, const struct sroce_rx *rx, struct
 {
 	struct sroce_rq *rq = &qp->rq;
 	enum recv_result result;
-	u8 grh[GRH_LEN] __aligned(4);
+	union rdma_network_hdr grh;
 
 	if (!take_wqe(qp))
 		return;
@@ -1176,8 +1170,8 @@ static void take_datagram(struct sroce_qp *qp, const struct sroce_rx *rx, struct
 		recv_spoilt(qp, IB_WC_LOC_LEN_ERR);
 		return;
 	}
-	make_grh(rx, grh);
-	result = place(qp, NULL, grh, sizeof(grh));
+	make_grh(rx, &grh);
+	result = place(qp, NULL, (u8 *)&grh, sizeof(grh));
 	if (result == RECV_DONE)
 		result = place_payload(qp, rx);
 	if (!recv_ok(qp, result))
@@ -1191,7 +1185,7 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	const struct wire_pkt *pkt = &rx->pkt;
 	struct sroce_cqe cqe = {
-		.byte_len = GRH_LEN + pkt->payload_len,
+		.byte_len = sizeof(union rdma_network_hdr) + pkt->payload_len,
 		.src_qp = pkt->src_qpn,
 		.opcode = SROCE_WC_RECV,
 		.wc_flags = SROCE_WC_GRH,
@@ -1313,7 +1307,7 @@ static void recv_kept(struct sroce_qp *qp)
 		trace_sroce_filled(qp, from, rq->epsn, rq->kept.num);
 	}
 	if (rq->ack_psn != ack_psn)
-		respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
+		respond(qp, WIRE_AETH_PURE_ACK);
 	/*
 	 * What comes next has not come. If that is behind what had been kept, or
 	 * somebody asks, it is missing; else it may well be on its way, behind
@@ -1436,7 +1430,7 @@ bool sroce_recv_middle(struct sroce_qp *qp, const u8 *payload, bool ackreq)
 	rq->ack_stale = false;
 	advance(qp, 1);
 	if (ackreq)
-		respond(qp, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID);
+		respond(qp, WIRE_AETH_PURE_ACK);
 	return true;
 }
 

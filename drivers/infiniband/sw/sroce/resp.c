@@ -212,7 +212,8 @@ static struct sroce_res *next_owed(struct sroce_rq *rq)
 static void put_response(const struct sroce_qp *qp, u8 *p, u8 operation, u32 pad, u32 psn,
 			 u8 syndrome, u32 msn)
 {
-	wire_bth_put(p, qp->transport | operation, 0, pad, SROCE_PKEY, qp->dqpn, 0, psn);
+	wire_bth_put(p, qp->transport | operation, 0, pad, IB_DEFAULT_PKEY_FULL, qp->dqpn,
+		     0, psn);
 	if (wire_opcodes[qp->transport | operation].flags & WIRE_AETH)
 		wire_aeth_put(p + WIRE_BTH_LEN, syndrome, msn);
 }
@@ -321,8 +322,8 @@ static enum resp_result read_packet(struct sroce_qp *qp, const struct sroce_res 
 	p = sroce_burst_reserve(b, len);
 	if (!p)
 		return RESP_FULL;
-	put_response(qp, p, operation, pad, wire_psn_add(res->psn, k),
-		     WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID, res->msn);
+	put_response(qp, p, operation, pad, wire_psn_add(res->psn, k), WIRE_AETH_PURE_ACK,
+		     res->msn);
 	result = read_memory(qp, res, read, off, p + hdr, payload);
 	if (result != RESP_GIVEN)
 		return result;
@@ -374,8 +375,7 @@ static enum resp_result write_res(struct sroce_qp *qp, struct sroce_res *res,
 		return write_read(qp, res, b);
 	if (res->class == WIRE_CLASS_ATOMIC)
 		operation = WIRE_ATOMIC_ACKNOWLEDGE;
-	if (!write_small(qp, operation, res->psn, WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID,
-			 res->msn, res->orig, b))
+	if (!write_small(qp, operation, res->psn, WIRE_AETH_PURE_ACK, res->msn, res->orig, b))
 		return RESP_FULL;
 	res->next++;
 	return RESP_GIVEN;
@@ -677,7 +677,7 @@ static bool write_report(const struct sroce_qp *qp, u32 psn, const struct wire_g
 
 	if (!p)
 		return false;
-	wire_bth_put(p, WIRE_GAPS, 0, 0, SROCE_PKEY, qp->dqpn, 0, psn);
+	wire_bth_put(p, WIRE_GAPS, 0, 0, IB_DEFAULT_PKEY_FULL, qp->dqpn, 0, psn);
 	wire_gaps_put(p + WIRE_BTH_LEN, gaps);
 	sroce_burst_commit(b);
 	return true;
@@ -740,7 +740,7 @@ static void give_cnp(struct sroce_qp *qp)
 	p = sroce_burst_reserve(&b, WIRE_BTH_LEN + WIRE_CNP_RESERVED + WIRE_ICRC_LEN);
 	if (!p)
 		return;
-	wire_cnp_put(p, SROCE_PKEY, qp->dqpn);
+	wire_cnp_put(p, IB_DEFAULT_PKEY_FULL, qp->dqpn);
 	sroce_burst_commit(&b);
 	sroce_qp_count(qp, SENT_CNP);
 	trace_sroce_cnp(qp, true, 0);

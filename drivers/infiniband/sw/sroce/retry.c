@@ -20,18 +20,16 @@ static const u32 rnr_timer[32] = {
 };
 
 /*
- * Local ACK timeout T = 4.096 us * 2^timeout, 0 for none (11.2.5.2, QP
- * attributes). A requester may take up to 4T (9.7.6.1.3): the first time is T,
- * and each in a row twice the last until that. A peer that is slow or short of
+ * A requester may take up to four times the local ACK timeout T (9.7.6.1.3): the first time
+ * is T, and each in a row twice the last until that. A peer that is slow or short of
  * CPU gets 27 T of the usual 7 retries, and a lost packet costs no more than T.
  */
 static ktime_t ack_deadline(const struct sroce_qp *qp, ktime_t now)
 {
 	const u32 in_a_row = qp->attr.retry_cnt - qp->sq.retry_left;
+	const u64 timeout = qp_ack_timeout_ns(qp);
 
-	if (!qp->attr.timeout)
-		return KTIME_MAX;
-	return ktime_add_ns(now, 4096ULL << qp->attr.timeout << min(in_a_row, 2U));
+	return timeout ? ktime_add_ns(now, timeout << min(in_a_row, 2U)) : KTIME_MAX;
 }
 
 /* The next deadline; KTIME_MAX for none. */

@@ -592,8 +592,8 @@ static enum send_result send_middles(struct send_turn *turn)
 		p = sroce_burst_reserve(&turn->burst, len);
 		if (!p)
 			return SENT;
-		wire_bth_put(p, opcode, false, 0, SROCE_PKEY, qp->dqpn, ask && qp_reliable(qp),
-			     sq->psn_nxt);
+		wire_bth_put(p, opcode, false, 0, IB_DEFAULT_PKEY_FULL, qp->dqpn,
+			     ask && qp_reliable(qp), sq->psn_nxt);
 		res = copy_sges(qp, p + WIRE_BTH_LEN, qp->mtu);
 		if (res != SENT)
 			return res;
@@ -654,7 +654,7 @@ static enum send_result send_packet(struct send_turn *turn)
 		return SEND_STOP;
 	}
 
-	wire_bth_put(p, opcode, solicits(row, wqe), pad, SROCE_PKEY,
+	wire_bth_put(p, opcode, solicits(row, wqe), pad, IB_DEFAULT_PKEY_FULL,
 		     qp->transport == WIRE_UD ? wqe->remote_qpn : qp->dqpn,
 		     ask && qp_reliable(qp), sq->psn_nxt);
 	put_headers(turn, row->flags, off, p + WIRE_BTH_LEN);
@@ -1046,7 +1046,7 @@ static enum send_result send_gap(struct send_turn *turn, u32 end)
 /* Is it still missing, and has it been sent at all? */
 static bool gap_open(const struct sroce_sq *sq, const struct sroce_gap *gap, u32 psn_nxt)
 {
-	const u32 end = wire_psn_add(gap->psn, gap->num);
+	const u32 end = gap_end(gap);
 
 	return wire_psn_diff(end, sq->psn_una) > 0 && wire_psn_diff(end, psn_nxt) <= 0;
 }
@@ -1056,7 +1056,7 @@ static enum send_result sweep_gap(struct send_turn *turn, const struct sroce_gap
 {
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
-	const u32 end = wire_psn_add(gap->psn, gap->num);
+	const u32 end = gap_end(gap);
 
 	sroce_send_seek(qp, wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn);
 	turn->ask_psn = wire_psn_add(end, -1);
@@ -1069,7 +1069,7 @@ static enum send_result sweep_gap(struct send_turn *turn, const struct sroce_gap
  */
 static void swept_gap(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 {
-	const u32 end = wire_psn_add(gap->psn, gap->num);
+	const u32 end = gap_end(gap);
 
 	if (wire_psn_diff(sq->psn_nxt, end) >= 0) {
 		sroce_gaps_sent(sq, gap, now);
@@ -1114,7 +1114,7 @@ static u32 sweep_gaps(struct send_turn *turn, u32 psn_nxt, enum send_result *res
 		if (!gap->due || !gap_open(sq, gap, psn_nxt))
 			continue;
 		*res = sweep_gap(turn, gap);
-		if (wire_psn_diff(sq->psn_nxt, wire_psn_add(gap->psn, gap->num)) < 0) {
+		if (wire_psn_diff(sq->psn_nxt, gap_end(gap)) < 0) {
 			i++;
 			break;
 		}

@@ -20,6 +20,7 @@
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
+#include <rdma/ib_mad.h>
 #include <rdma/ib_verbs.h>
 
 #include <rdma/sroce-abi.h>
@@ -51,7 +52,6 @@
 #define SROCE_MAX_UCONTEXT	65536
 /* at a path MTU of 256, within half the range of PSNs */
 #define SROCE_MAX_MSG		(1U << 30)
-#define SROCE_PKEY		0xffff
 /* locally administered: nobody's OUI (IEEE 802) */
 #define SROCE_VENDOR_ID		0x73726f
 #define SROCE_MAX_FLOWS		4096
@@ -1578,6 +1578,12 @@ static inline bool qp_reliable(const struct sroce_qp *qp)
 	return qp->transport == WIRE_RC || qp->transport == WIRE_XRC;
 }
 
+/* Local ACK timeout, 4.096 us * 2^timeout (11.2.5.2, QP attributes); 0 for none */
+static inline u64 qp_ack_timeout_ns(const struct sroce_qp *qp)
+{
+	return qp->attr.timeout ? 4096ULL << qp->attr.timeout : 0;
+}
+
 static inline void *queue_entry(const struct sroce_queue *q, u32 index)
 {
 	return q->entries + (size_t)(index & q->mask) * q->entry_size;
@@ -1607,6 +1613,12 @@ static inline struct sroce_sge *sq_sge(const struct sroce_sq *sq, u32 index, u32
 {
 	return sq_copy_byte(sq, index, sizeof(struct sroce_send_wqe) +
 				       n * sizeof(struct sroce_sge));
+}
+
+/* The first PSN behind it */
+static inline u32 gap_end(const struct sroce_gap *gap)
+{
+	return wire_psn_add(gap->psn, gap->num);
 }
 
 /**

@@ -71,6 +71,8 @@
 #define WIRE_AETH_NAK		0x60
 /* a responder that gives no end-to-end credits */
 #define WIRE_AETH_CREDIT_INVALID 0x1f
+/* nothing but an acknowledgement: no credits are counted */
+#define WIRE_AETH_PURE_ACK	(WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID)
 
 /* NAK codes, table 47 */
 enum wire_nak {
