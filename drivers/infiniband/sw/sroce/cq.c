@@ -388,9 +388,9 @@ void sroce_cq_missed(struct sroce_cq *cq)
 	cons = READ_ONCE(ring->cons);
 	num = cq->prod - cons;
 	solicited = cq->solicited - cons - 1 < num;
-	event = num && cq->prod != cq->missed && cq_wanted(ring, solicited) &&
+	event = num && cq->prod != cq->missed_events && cq_wanted(ring, solicited) &&
 		!cq_moderate(cq, num, solicited) && cq_disarm(cq);
-	cq->missed += event;
+	cq->missed_events += event;
 	spin_unlock_bh(&cq->lock);
 	if (event)
 		sroce_cq_notify(cq);

@@ -546,7 +546,7 @@ void sroce_gaps_await(struct sroce_sq *sq)
 		sq->repair.probe_due = until;
 }
 
-static void sweep_gaps(struct sroce_qp *qp, const struct wire_gaps *gaps, bool implied)
+static void take_gaps(struct sroce_qp *qp, const struct wire_gaps *gaps, bool implied)
 {
 	const u32 lost = merge(&qp->sq, gaps, implied);
 
@@ -620,7 +620,7 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 	sroce_gaps_arrived(sq, wire_psn_add(sq->psn_una, gaps.end));
 	if (timed_arrived(sq, &gaps))
 		sroce_retry_arrived(qp);
-	sweep_gaps(qp, &gaps, false);
+	take_gaps(qp, &gaps, false);
 }
 
 /**
@@ -643,7 +643,7 @@ void sroce_gaps_implied(struct sroce_qp *qp)
 		return;
 	if (timed_arrived(sq, &gaps))
 		sroce_retry_arrived(qp);
-	sweep_gaps(qp, &gaps, true);
+	take_gaps(qp, &gaps, true);
 }
 
 /**

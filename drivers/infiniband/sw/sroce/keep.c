@@ -68,7 +68,7 @@ static u32 page_excess(const struct sk_buff *skb, struct page *page)
 static void hold_page(struct sroce_kept *kept, struct sroce_late *late, struct page *page,
 		      u32 excess)
 {
-	struct sroce_held *held = &kept->held;
+	struct sroce_held *held = &kept->held_page;
 
 	if (page && page == held->page) {
 		if (wire_psn_diff(late->rx.pkt.psn, held->holder->rx.pkt.psn) < 0)
@@ -85,13 +85,13 @@ static void hold_page(struct sroce_kept *kept, struct sroce_late *late, struct p
 static void hold_as_before(struct sroce_kept *kept, struct sroce_late *late,
 			   const struct sroce_held *before)
 {
-	if (kept->held.holder != late)
+	if (kept->held_page.holder != late)
 		return;
-	if (kept->held.page == before->page) {
+	if (kept->held_page.page == before->page) {
 		late->charge -= before->excess;
 		before->holder->charge += before->excess;
 	}
-	kept->held = *before;
+	kept->held_page = *before;
 }
 
 /* That of the host, and for what frees some (sk_filter_trim_cap()): such a packet is taken, not held. */
@@ -105,7 +105,7 @@ static bool charge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_la
 {
 	const struct sk_buff *skb = late->rx.skb;
 	struct page *page = data_page(skb);
-	u32 excess = page && page != kept->held.page ? page_excess(skb, page) : 0;
+	u32 excess = page && page != kept->held_page.page ? page_excess(skb, page) : 0;
 	const u32 bytes = sizeof(*late) + (skb ? skb->truesize : 0) + excess;
 	atomic_long_t *all = &qp_dev(qp)->kept_bytes;
 
@@ -130,16 +130,16 @@ static void uncharge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_
 	atomic_long_sub(late->charge, &qp_dev(qp)->kept_bytes);
 	kept->bytes -= late->charge;
 	late->charge = 0;
-	if (kept->held.holder == late)
-		kept->held = (struct sroce_held) {};
+	if (kept->held_page.holder == late)
+		kept->held_page = (struct sroce_held) {};
 }
 
 static void pass_charge(struct sroce_kept *kept, struct sroce_late *from, struct sroce_late *to)
 {
 	to->charge += from->charge;
 	from->charge = 0;
-	if (kept->held.holder == from)
-		kept->held.holder = to;
+	if (kept->held_page.holder == from)
+		kept->held_page.holder = to;
 }
 
 /* @late leaves; @next was behind it. */
@@ -164,7 +164,7 @@ static bool charge_between(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 		pass_charge(kept, next, late);
 		return true;
 	}
-	before = kept->held;
+	before = kept->held_page;
 	if (!charge(qp, kept, late))
 		return false;
 	/* it parts two of one skb */

@@ -519,11 +519,11 @@ void sroce_pace_cnp(struct sroce_qp *qp)
  */
 bool sroce_pace_marked(struct sroce_qp *qp)
 {
-	const u64 now = ktime_get_ns(), told = READ_ONCE(qp->pace.told);
+	const u64 now = ktime_get_ns(), sent_at = READ_ONCE(qp->pace.cnp_sent_at);
 
-	if (told && now - told < CNP_NS)
+	if (sent_at && now - sent_at < CNP_NS)
 		return false;
-	WRITE_ONCE(qp->pace.told, now);
+	WRITE_ONCE(qp->pace.cnp_sent_at, now);
 	return true;
 }
 

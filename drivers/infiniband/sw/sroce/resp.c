@@ -525,7 +525,7 @@ static bool resp_blocked(struct sroce_qp *qp)
 }
 
 /* A queue has refused an answer @now. Return: this one is lost. */
-static bool refused_for_good(struct sroce_rq *rq, ktime_t now)
+static bool resp_refused_for_good(struct sroce_rq *rq, ktime_t now)
 {
 	if (!rq->refusals)
 		rq->refused_at = now;
@@ -553,7 +553,7 @@ static bool resp_refused(struct sroce_qp *qp, struct sroce_res *slot,
 {
 	const ktime_t now = ktime_get();
 	struct sroce_rq *rq = &qp->rq;
-	const bool lost = refused_for_good(rq, now);
+	const bool lost = resp_refused_for_good(rq, now);
 
 	spin_lock_bh(&rq->lock);
 	if (!lost)
@@ -579,7 +579,7 @@ static bool ack_refused(struct sroce_qp *qp, u8 syndrome, u32 psn)
 	const ktime_t now = ktime_get();
 	struct sroce_rq *rq = &qp->rq;
 
-	if (refused_for_good(rq, now))
+	if (resp_refused_for_good(rq, now))
 		return false;
 	spin_lock_bh(&rq->lock);
 	if (nak ? rq->epsn == psn && (!rq->respond || wire_aeth_is_ack(rq->syndrome)) : !rq->respond) {

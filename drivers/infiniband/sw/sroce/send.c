@@ -271,7 +271,7 @@ static void av_unlock(struct sroce_av *av)
  * "drop") looks the same and stays refused: where nobody counts retries, it is lost in the
  * end, as it would be on the way, and what is behind it goes on.
  */
-static bool refused_for_good(struct sroce_qp *qp)
+static bool send_refused_for_good(struct sroce_qp *qp)
 {
 	if ((qp_reliable(qp) && qp->ibqp.qp_type != IB_QPT_RAW_PACKET) ||
 	    ++qp->sq.refusals < REFUSALS_MAX)
@@ -331,7 +331,7 @@ static enum send_result send_flush(struct send_turn *turn)
 	err = sroce_burst_send(&turn->burst);
 	if (err == -ENOBUFS) {
 		sroce_qp_count(qp, TX_DROPPED);
-		if (!refused_for_good(qp)) {
+		if (!send_refused_for_good(qp)) {
 			send_refused(turn);
 			return SEND_BACK;
 		}
@@ -756,7 +756,7 @@ static enum send_result send_frame(struct send_turn *turn)
 	case -ENOMEM:
 	case -ENOBUFS:
 		sroce_qp_count(qp, TX_DROPPED);
-		if (!refused_for_good(qp))
+		if (!send_refused_for_good(qp))
 			return SEND_BACK;
 		break;
 	case -ENODEV:

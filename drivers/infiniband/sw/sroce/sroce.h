@@ -410,7 +410,7 @@ struct sroce_ucontext {
  * @overflown: an entry was lost; nothing more is added (IBTA Vol.1 11.6.3.3)
  * @polled: what the program had taken when it rang last
  * @solicited: index behind the latest completion that was solicited, or an error, or may be
- * @missed: events that were raised by sroce_cq_missed()
+ * @missed_events: those that were raised by sroce_cq_missed()
  * @mod_count: an event waits for so many completions; 0 for no number
  * @mod_period: or until the first of them is so many microseconds old; 0 for
  *	no time
@@ -430,7 +430,7 @@ struct sroce_cq {
 	bool overflown;
 	u32 polled;
 	u32 solicited;
-	u32 missed;
+	u32 missed_events;
 	u16 mod_count;
 	u16 mod_period;
 	u32 moderated;
@@ -677,14 +677,14 @@ struct sroce_held {
  * @last: the first of the last run
  * @num: packets
  * @bytes: that they pin, and those of the side that wait for memory
- * @held: that the data of the last one is in
+ * @held_page: that the data of the last one is in
  */
 struct sroce_kept {
 	struct rb_root tree;
 	struct sroce_late *last;
 	u32 num;
 	u32 bytes;
-	struct sroce_held held;
+	struct sroce_held held_page;
 };
 
 /* Packets that may wait; one more is lost, and recovered as such. */
@@ -905,7 +905,7 @@ struct sroce_cwnd {
 /**
  * struct sroce_pace - the rate at which a queue pair sends, once it was notified
  *	of congestion (DCQCN, pace.c)
- * @lock: guards what follows
+ * @lock: guards what follows, but for @cnp_sent_at
  * @limited: there is such a rate
  * @rate: bytes a second, R_C there
  * @target: R_T: to recover to
@@ -919,7 +919,7 @@ struct sroce_cwnd {
  * @next: when a packet may be sent
  * @timer: fires then, if somebody waits
  * @answered: the responder has sent last
- * @told: when the peer was last notified, in nanoseconds; 0 for never. By any CPU
+ * @cnp_sent_at: when the peer was last notified, in nanoseconds; 0 for never
  */
 struct sroce_pace {
 	spinlock_t lock;
@@ -935,7 +935,7 @@ struct sroce_pace {
 	ktime_t next;
 	struct hrtimer timer;
 	bool answered;
-	u64 told;
+	u64 cnp_sent_at;
 };
 
 /* What others ask of the owner of a send side: bits of sroce_sq.flags */
