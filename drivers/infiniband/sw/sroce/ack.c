@@ -172,14 +172,14 @@ static enum ib_wc_status nak_status(u8 code)
 	}
 }
 
-/* What a READ's requester has asked for again had only been late. */
+/* A READ response has come twice: the first had only been late when it was asked for again. */
 static void note_twice(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	if (rx->pkt.op->class == WIRE_CLASS_READ_RESPONSE)
 		qp->sq.order.twice++;
 }
 
-/* It says what comes behind something that is missing: kept until that has come. */
+/* This response follows one that is missing: it is kept until the missing one has arrived. */
 static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	const enum sroce_keep kept = sroce_keep(qp, &qp->sq.kept, rx);
@@ -194,7 +194,10 @@ static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
 		sroce_gaps_implied(qp);
 }
 
-/* The same of a request that is missing. From a peer that keeps what is behind it, that is all. */
+/*
+ * The same for a NAK, which names a request that the peer lacks. If the peer keeps what came behind
+ * that request, this is its only NAK for it: it is acted on now, and not kept.
+ */
 static void nak_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	if (!qp->sq.repair.reports) {
@@ -207,8 +210,8 @@ static void nak_early(struct sroce_qp *qp, struct sroce_rx *rx)
 }
 
 /*
- * A request has failed, and responses to those before it may be on their way still: theirs is not to
- * be its end. If nothing ends the wait for them, this does.
+ * A request has failed, but responses to earlier requests may still arrive. The NAK is kept until
+ * they have. Without an ACK timeout nothing would end that wait: then it fails at once.
  */
 static void nak_fatal(struct sroce_qp *qp, struct sroce_rx *rx, bool early)
 {
@@ -233,7 +236,7 @@ static void ack_nak(struct sroce_qp *qp, struct sroce_rx *rx, bool early)
 		sroce_repair_nak(qp, syndrome);
 }
 
-/* All before which PSN does a response acknowledge? */
+/* A response acknowledges all packets before this PSN. */
 static u32 pkt_upto(const struct wire_pkt *pkt)
 {
 	if (is_pure_ack(pkt))
@@ -265,7 +268,7 @@ static void ack_acknowledge(struct sroce_qp *qp, struct sroce_rx *rx)
 			sroce_repair_acked(qp);
 		return;
 	case WIRE_AETH_RNR_NAK:
-		/* it is said again */
+		/* the peer says so again when the request comes again */
 		if (limit != upto)
 			sroce_repair_nak(qp, 0);
 		else

@@ -63,13 +63,16 @@ static struct sroce_chunk *chunk_now(void)
 	return &cs->chunk[cs->now];
 }
 
-/* Every reader has finished with it; and what is kept for emergencies goes back to the kernel. */
+/* Has every reader finished with it? A page from the emergency reserve goes back. */
 static bool chunk_free(const struct sroce_chunk *c)
 {
 	return page_ref_count(c->page) == 1 && !page_is_pfmemalloc(c->page);
 }
 
-/* Another one, those before this one first, as caches may have them still; or a place for one. */
+/*
+ * Go on with another chunk that is free. The one before this is tried first, and so on back, as
+ * caches may still have them. If none is free, the place for a new one.
+ */
 static void chunk_next(struct sroce_chunks *cs, u32 len)
 {
 	u32 i, n, place = (cs->now + 1) % CHUNKS;
@@ -188,7 +191,7 @@ int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce
 	room = READ_ONCE(ndev->gso_max_size) - 1;
 	room -= min_t(u32, room, LL_RESERVED_SPACE(ndev) + WIRE_IP6_LEN + WIRE_UDP_LEN);
 	b->max_len = min_t(u32, room, BURST_MAX_LEN);
-	/* IPsec may cut a burst itself, and what of it has left when a queue is full nobody tells */
+	/* IPsec may cut a burst itself, and does not tell what had left when a queue was full */
 	b->max_pkts = dst_xfrm(b->dst) ? 1 : READ_ONCE(ndev->gso_max_segs);
 	return 0;
 }
@@ -375,7 +378,7 @@ bool sroce_burst_ask(struct sroce_burst *b)
 	return true;
 }
 
-/* In what an skb has of its sender: the responder's */
+/* A bit in an skb's destructor_arg: it is the responder's */
 #define TX_RESPONSE	1UL
 
 /* The last reference to a burst's skb: the sender may go on. */
@@ -420,8 +423,8 @@ static void stay_on_queue(struct sk_buff *skb, struct sroce_qpn *num)
  * sroce_tx_charge - an skb goes to the stack
  * @skb: the skb, as a whole: the stack may change what it says of its packets
  * @num: who sends; told when the last reference to @skb goes
- * @response: by its responder, which counts for itself: requests that a device's queue is
- *	full of must not keep it from answering
+ * @response: true for the responder's skbs, which have their own count, so that a device queue
+ *	full of requests cannot stop responses
  */
 void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num, bool response)
 {
@@ -430,7 +433,8 @@ void sroce_tx_charge(struct sk_buff *skb, struct sroce_qpn *num, bool response)
 	atomic_inc(&num->tx_skbs);
 	if (response)
 		atomic_inc(&num->resp_skbs);
-	skb_shinfo(skb)->destructor_arg = (void *)((unsigned long)num | (response ? TX_RESPONSE : 0));
+	skb_shinfo(skb)->destructor_arg =
+		(void *)((unsigned long)num | (response ? TX_RESPONSE : 0));
 	skb->destructor = tx_free;
 }
 
@@ -519,7 +523,10 @@ int sroce_burst_send(struct sroce_burst *b)
 		err = sroce_net_self(skb, b->net, b->ipv6, b->oif);
 	else
 		err = sroce_net_send(skb, b->net, b->ipv6);
-	/* members on this host have it before the netdev is asked: ip_mc_output(), ip6_finish_output2() */
+	/*
+	 * Members on this host have it before the netdev is asked: ip_mc_output(),
+	 * ip6_finish_output2()
+	 */
 	if (err == -ENOBUFS && multicast && sroce_net_heard(b->net, &mgid))
 		err = -EIO;
 	trace_sroce_burst(b, len, err);
@@ -534,7 +541,7 @@ int sroce_burst_send(struct sroce_burst *b)
 }
 
 /**
- * sroce_burst_lost - what the device's queue would not have is not offered again: a discard
+ * sroce_burst_lost - a burst that the queue refused is not sent again: count it as discarded
  * @b: the burst, of which sroce_burst_send() has said -ENOBUFS
  */
 void sroce_burst_lost(const struct sroce_burst *b)
@@ -543,7 +550,7 @@ void sroce_burst_lost(const struct sroce_burst *b)
 }
 
 /**
- * sroce_burst_flush - seal and send what is lost if the queue would not have it
+ * sroce_burst_flush - seal and send a burst that is not retried: one that is refused is lost
  * @b: the burst; its path's lock is held
  */
 void sroce_burst_flush(struct sroce_burst *b)

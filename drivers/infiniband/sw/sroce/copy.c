@@ -37,7 +37,10 @@ void sroce_copy_words(void *to, const void *from, size_t len)
 		put_unaligned(a, t);
 		put_unaligned(b, t + 1);
 		put_unaligned(c, t + 2);
-		/* a program may wait for the last byte, which is to be the last where stores keep order */
+		/*
+		 * A program may wait for the last byte, which is to be the last where stores
+		 * keep order
+		 */
 		barrier();
 		put_unaligned(d, t + 3);
 		from = f + 4;

@@ -233,7 +233,8 @@ static int fast_register(struct sroce_fast *fast, struct sroce_qp *qp,
  * @wqe: the request, the kernel's copy
  *
  * IBTA Vol.1 11.4.1.1, Fast Register Physical MR. BH is off, and no region held.
- * Return: 0, or an errno: what is registered stays, and what is not is not.
+ *
+ * Return: 0; or an errno, and the region is registered, or not, as it was.
  */
 int sroce_fast_register(struct sroce_qp *qp, const struct sroce_send_wqe *wqe)
 {
@@ -258,8 +259,8 @@ int sroce_fast_register(struct sroce_qp *qp, const struct sroce_send_wqe *wqe)
  * @rkey: the key
  * @remote: the peer asks
  *
- * BH is off, and no region held. A region that the peer has no rights to has no
- * R_Key: that of its L_Key is the same number is nothing it should know.
+ * BH is off, and no region held. A region without remote access has no R_Key. Its L_Key has the
+ * same value, but the peer must not learn or use that.
  *
  * Its owner may take back what is not registered, and by any of the region's keys: consumers do so before
  * each REG_MR, the first one as well, and after requests have been flushed they do not know which of

@@ -31,7 +31,7 @@ void sroce_gaps_reset(struct sroce_qp *qp)
 }
 
 /**
- * sroce_gaps_arrived - all the peer has, or we have of it, lies before @psn
+ * sroce_gaps_arrived - everything received so far, by the peer or from it, has a PSN before @psn
  * @sq: send side, the caller's
  * @psn: that, as far as is known
  */
@@ -190,7 +190,10 @@ static void note_twice(struct sroce_order *o, u16 twice)
 		o->twice += more;
 }
 
-/* What is missing may be late, from a peer of whom all that is missing can be had at once. */
+/*
+ * May a missing packet be held, as one that is only late? Where the network reorders, and the peer
+ * reports gaps, so that all that turn out to be lost can be sent again at once.
+ */
 static bool holds(const struct sroce_sq *sq)
 {
 	return sq->order.wait && sq->repair.reports;
@@ -204,7 +207,7 @@ static void hold(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 	gap->sent = now;
 }
 
-/* As one of several that are missing, or as a request that is */
+/* The gap that a packet is in, or the request that is missing besides them. */
 static const struct sroce_gap *find_again(const struct sroce_sweep *sweep, u32 psn)
 {
 	const struct sroce_gap *gap = find_gap(sweep, psn);
@@ -235,7 +238,11 @@ bool sroce_gaps_overtaken(const struct sroce_sq *sq, ktime_t sent, u32 behind, k
 	       ktime_after(now, ktime_add_ns(sent, wait));
 }
 
-/* If nothing tells, when an answer is overdue: twice that, as a probe sees to the oldest. */
+/*
+ * Is a gap to be sent (again)? One that is held, when it has been late for too long. Others, if
+ * packets that were sent behind it have overtaken it; or, if nothing tells, after twice the time
+ * of an answer, as a probe sees to the oldest before that.
+ */
 static bool overdue(const struct sroce_sq *sq, const struct sroce_gap *gap, ktime_t now)
 {
 	if (gap->held)
@@ -290,7 +297,7 @@ ktime_t sroce_gaps_due(const struct sroce_sq *sq, ktime_t now)
 	return ktime_add_ns(gap->sent, sroce_repair_answer_ns(sq, now));
 }
 
-/* It has been late for too long. Return: packets that are lost by that. */
+/* A held gap has been late for too long: it is sent again. Return: packets that count as lost. */
 static u32 give_up(struct sroce_sq *sq, struct sroce_gap *gap, u32 *at)
 {
 	const u32 psn = wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn;
@@ -427,8 +434,8 @@ static void less_repair(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 	if ((!r->due && !out) || (out && is_hole(sq, gap, r->end, r->sent, now)))
 		return;
 	/*
-	 * All of a response that is missing is asked for at once, and a READ sent as a whole; else as
-	 * much as the rate lets leave.
+	 * All of a response that is missing is asked for at once, and a READ sent as a whole;
+	 * else as much as the rate lets leave.
 	 */
 	num = out ? wire_psn_diff(r->end, sq->psn_una) :
 		    max(min_t(u32, r->num, sroce_pace_burst(qp)), sroce_send_whole(sq));

@@ -64,7 +64,10 @@ static u32 page_excess(const struct sk_buff *skb, struct page *page)
 	return page_size(page) > skb->truesize ? page_size(page) - skb->truesize : 0;
 }
 
-/* Of the packets that came from one page in a row, the one that leaves last is charged for it. */
+/*
+ * Several packets in a row may lie in one page: the one that leaves last is charged for what the
+ * page is larger than its skbs.
+ */
 static void hold_page(struct sroce_kept *kept, struct sroce_late *late, struct page *page,
 		      u32 excess)
 {
@@ -81,7 +84,10 @@ static void hold_page(struct sroce_kept *kept, struct sroce_late *late, struct p
 	}
 }
 
-/* There is no room for @late after all: who was charged for the page @before is so again. */
+/*
+ * @late is not kept after all: the charge for the page goes back to the packet that had it
+ * @before.
+ */
 static void hold_as_before(struct sroce_kept *kept, struct sroce_late *late,
 			   const struct sroce_held *before)
 {
@@ -94,13 +100,19 @@ static void hold_as_before(struct sroce_kept *kept, struct sroce_late *late,
 	kept->held_page = *before;
 }
 
-/* That of the host, and for what frees some (sk_filter_trim_cap()): such a packet is taken, not held. */
+/*
+ * An skb from the emergency reserve (pfmemalloc) has to be freed soon (sk_filter_trim_cap()): it is
+ * processed now, or dropped, and never kept.
+ */
 static bool last_memory(const struct sk_buff *skb)
 {
 	return skb && skb_pfmemalloc(skb);
 }
 
-/* What @late pins, as the first packet of its skb: with the books, or off them. */
+/*
+ * Charge @late, the first kept packet of its skb, for all memory that the skb pins. Return: false
+ * if a limit does not allow it.
+ */
 static bool charge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late)
 {
 	const struct sk_buff *skb = late->rx.skb;
@@ -142,7 +154,7 @@ static void pass_charge(struct sroce_kept *kept, struct sroce_late *from, struct
 		kept->held_page.holder = to;
 }
 
-/* @late leaves; @next was behind it. */
+/* @late leaves: its charge goes to @next, the packet behind it, if that is of the same skb. */
 static void discharge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late,
 		      struct sroce_late *next)
 {
@@ -152,7 +164,10 @@ static void discharge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce
 		uncharge(qp, kept, late);
 }
 
-/* Into the tree goes @late, between @prev and @next: who is charged for what? */
+/*
+ * @late goes into the tree, between @prev and @next: charge the right one of the three for its
+ * skb. Return: false if a limit does not allow it.
+ */
 static bool charge_between(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *prev,
 			   struct sroce_late *late, struct sroce_late *next)
 {
@@ -394,7 +409,10 @@ static bool aged(const struct sroce_late *late)
 	return (u32)jiffies - late->since > KEPT_MAX_AGE;
 }
 
-/* From the front on: behind one that is young, there may be older ones for a while. */
+/*
+ * From the front on. Older packets may lie behind a young one: they are dropped when it has been
+ * taken or has aged.
+ */
 static bool drop_aged(struct sroce_qp *qp, struct sroce_kept *kept)
 {
 	struct sroce_late *late;
@@ -425,7 +443,10 @@ struct sroce_late *sroce_kept_expire(struct sroce_qp *qp)
 	return sroce_kept_first(&rq->kept);
 }
 
-/* Of responses as well; who has the side may be about to take them. */
+/*
+ * Drop requests and responses that have aged. Where somebody owns the send side, its responses stay
+ * until the next time: the owner may be about to take them.
+ */
 static void expire(struct sroce_qp *qp)
 {
 	spin_lock_bh(&qp->rq.lock);
@@ -441,7 +462,8 @@ static void expire(struct sroce_qp *qp)
  * sroce_kept_work - a link's queue pairs drop what has waited for too long
  * @work: the link's
  *
- * Where nothing comes any more, too: what they keep is taken from the link's others.
+ * Queue pairs for which no packet comes any more need this: what they keep counts against the limit
+ * of the link's others.
  */
 void sroce_kept_work(struct work_struct *work)
 {

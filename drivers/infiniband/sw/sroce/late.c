@@ -15,10 +15,16 @@
  */
 #define FAULTS_AT_ONCE	16
 
-/* Those that nobody waits for, who would have to wait for them if it were the same queue. */
+/*
+ * Prefetches have threads of their own, so that a fault that somebody waits for never queues behind
+ * one that nobody waits for.
+ */
 #define PREFETCHES_AT_ONCE 2
 
-/* For kernel consumers, which are trusted with theirs (RDS has on-demand regions) */
+/*
+ * One queue for all kernel consumers with on-demand regions (RDS is one): they are trusted not to
+ * hold each other up.
+ */
 static struct workqueue_struct *sroce_fault_wq;
 
 /**

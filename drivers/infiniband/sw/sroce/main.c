@@ -49,7 +49,7 @@ static void set_guid(struct ib_device *ibdev, struct net_device *ndev)
 	addrconf_addr_eui48((u8 *)&ibdev->node_guid, mac);
 }
 
-/* What follows a netdev and takes rtnl, which who tells of the netdev holds */
+/* Work that netdev events cause and that takes RTNL, which the notifier holds */
 static struct workqueue_struct *sroce_follow_wq;
 
 /* The work gets the reference, if it has not one already. */
@@ -241,9 +241,9 @@ static void netdev_gone(struct ib_device *ibdev)
  * sroce_enable_driver - ib_device_ops: the notifier finds the link from here on
  * @ibdev: the link's device
  *
- * Neither while a link is made nor while its device moves to another namespace does it: what
- * the netdev has told of meanwhile is made up for. With RTNL, as on its way to another
- * namespace a netdev looks as ever until all have been told.
+ * While the device is registered or changes namespace, the notifier does not find the link; what it
+ * missed is caught up on here. With RTNL: a netdev that is leaving its namespace looks unchanged
+ * until all notifiers have run.
  *
  * Return: 0, or -ENODEV if the netdev has gone, and the link goes.
  */

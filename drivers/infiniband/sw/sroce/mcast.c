@@ -22,8 +22,8 @@ static bool is_ipv4(const union ib_gid *mgid)
 }
 
 /*
- * A netdev whose MTU is less than its IP needs (1280 for IPv6) has none, and in that
- * which comes with a larger one it is in no group. Is it in this one?
+ * Below the minimum MTU of IPv4 or IPv6 (1280) the netdev loses that protocol and all its
+ * memberships. Is it still a member of this group?
  */
 static bool group_joined(const struct sroce_dev *sdev, const struct sroce_mcast *grp)
 {
@@ -63,7 +63,7 @@ static int group_join(struct sroce_dev *sdev, struct net_device *ndev, struct sr
 	return err;
 }
 
-/* A membership that is gone may be somebody else's by now. */
+/* If the netdev has lost our membership, one that it has now is somebody else's. */
 static int group_leave(struct sroce_dev *sdev, struct net_device *ndev, struct sroce_mcast *grp)
 {
 	const struct in6_addr *addr = (const void *)&grp->mgid;

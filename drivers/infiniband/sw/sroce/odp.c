@@ -304,8 +304,8 @@ static void sweep_chunks(struct sroce_odp *odp)
 }
 
 /*
- * The chunk of an address, made if need be; it stays until chunk_put(). No lock does: bringing pages
- * in may take for ever, and others want other chunks.
+ * The chunk of an address, made if need be; it stays until chunk_put(). No lock does: bringing
+ * pages in may take for ever, and others want other chunks.
  */
 static struct odp_chunk *chunk_get(struct sroce_odp *odp, unsigned long addr)
 {
@@ -336,9 +336,9 @@ static void chunk_put(struct odp_chunk *chunk)
 /* Bringing pages in */
 
 /*
- * What hmm_range_fault() has and get_user_pages() has not: pages of memfd_secret(), which are not in
- * the kernel's own mapping, by which everything is copied here; and shadow stacks, which are not
- * written to but by calls. Who maps such memory later invalidates what was noted.
+ * What hmm_range_fault() has and get_user_pages() has not: pages of memfd_secret(), which are not
+ * in the kernel's own mapping, by which everything is copied here; and shadow stacks, which are
+ * not written to but by calls. Who maps such memory later invalidates what was noted.
  */
 static bool is_off_limits(const struct vm_area_struct *vma)
 {

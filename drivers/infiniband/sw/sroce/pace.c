@@ -527,7 +527,10 @@ bool sroce_pace_marked(struct sroce_qp *qp)
 	return true;
 }
 
-/* One side waits until @when, and its @flags get @bit; the other may wait for less. The lock is held. */
+/*
+ * One side waits until @when, and its @flags get @bit; the other may wait for less. The lock is
+ * held.
+ */
 static void wait_until(struct sroce_pace *p, ktime_t when, int bit, unsigned long *flags)
 {
 	set_bit(bit, flags);

@@ -813,7 +813,7 @@ static void enter_err(struct sroce_qp *qp)
 static void enter_sqd(struct sroce_qp *qp)
 {
 	qp->sq.drained = false;
-	/* what waited for a route has not begun: it does not fail now, and has all its retries then */
+	/* what waited for a route has not begun: it does not fail now, and has all retries then */
 	if (!sroce_send_draining(qp))
 		sroce_retry_progress(qp);
 }

@@ -375,8 +375,8 @@ static bool taken_gone(const struct sroce_qp *qp)
 }
 
 /*
- * An unreliable message can't have the request that it took. One of the queue pair's own waits for the
- * next; for that of a shared queue others may, and it ends: class E of 9.9.3.
+ * An unreliable message can't have the request that it took. One of the queue pair's own waits
+ * for the next; for that of a shared queue others may, and it ends: class E of 9.9.3.
  */
 static void recv_spoilt(struct sroce_qp *qp, enum ib_wc_status status)
 {
@@ -1011,7 +1011,7 @@ static void recv_execute(struct sroce_qp *qp, const struct sroce_rx *rx)
 		sroce_qp_count_at(qp, op->counter, 1);
 }
 
-/* What is missing is worth a report: each time, or to a requester that goes back, now and then. */
+/* A report of what is missing is due: each time, or now and then to one that goes back. */
 static void report(struct sroce_rq *rq)
 {
 	rq->report |= !rq->goes_back || !(++rq->unreported % UNREPORTED);
@@ -1019,8 +1019,9 @@ static void report(struct sroce_rq *rq)
 
 /*
  * How far ahead of its turn a packet of the peer's can be: behind as many as may be kept, and
- * behind READs such as it has sent, whose requests are among what is missing. To whom has the
- * peer's address, but not its PSN, all others are a guess at that.
+ * behind READs such as it has sent, whose requests are among what is missing. A spoofer who knows
+ * the peer's address but not its PSN has to guess within this range; what is farther ahead is
+ * dropped.
  */
 static u32 kept_reach(const struct sroce_rq *rq)
 {
@@ -1119,8 +1120,8 @@ static void recv_unreliable(struct sroce_qp *qp, const struct sroce_rx *rx)
 }
 
 /*
- * The GRH that a datagram's receiver finds before it (IBTA Vol.1 11.4.1.2): for IPv4, its header in the end. An
- * skb's header speaks for the whole of a burst, if it says a length at all.
+ * The GRH that a datagram's receiver finds before it (IBTA Vol.1 11.4.1.2): for IPv4, its header
+ * in the end. An skb's header speaks for the whole of a burst, if it says a length at all.
  */
 static void make_grh(const struct sroce_rx *rx, union rdma_network_hdr *grh)
 {

@@ -18,12 +18,13 @@
 #define RESP_SKBS	32
 
 /*
- * For so long a local queue may refuse responses: a filter that drops looks the same. Then they
- * are lost, and so are others until one is taken; their requester asks again.
+ * How long a local queue may refuse responses. After that they are dropped, as the queue may be a
+ * filter that drops them (it looks the same), and so are all others until one is taken. Their
+ * requester asks again.
  */
 #define RESP_REFUSED_NS	(64 * NSEC_PER_MSEC)
 
-/* So often what is waited for after that doubles */
+/* How often the time until the next try doubles (SROCE_BACKOFF_NS is the first) */
 #define RESP_DOUBLED	4U
 
 /* Times that a READ's requester is told that gaps may be asked for together: some get lost. */
@@ -391,7 +392,10 @@ static void resp_refuse(struct sroce_qp *qp, u32 psn)
 	rq->epsn = psn;
 	rq->syndrome = WIRE_AETH_NAK | WIRE_NAK_REM_ACCESS;
 	rq->respond = true;
-	/* what ended it has been said here, and to the peer is, by this NAK, which is of before that */
+	/*
+	 * The queue pair is in error already and its consumer knows why. This NAK, for an earlier
+	 * request, tells the peer.
+	 */
 	if (qp->state == IB_QPS_ERR)
 		return;
 	sroce_qp_count(qp, SENT_ERR_NAK);
@@ -401,7 +405,7 @@ static void resp_refuse(struct sroce_qp *qp, u32 psn)
 	tasklet_schedule(&qp->sq.task);
 }
 
-/* Nothing of it is owed any more, but perhaps of another. */
+/* Nothing of this response is owed any more; a part of another one may be next. */
 static void res_over(struct sroce_rq *rq, struct sroce_res *res)
 {
 	res->owed = false;
@@ -457,8 +461,8 @@ static bool same_place(const struct sroce_res *a, const struct sroce_res *b)
 }
 
 /*
- * A local queue would not have what was written of @res. That is no loss, and it is owed as it was
- * @before, unless anything has happened to it since @after. The lock is held.
+ * The local queue refused this burst, so nothing was lost. @res is what it was @before, unless it
+ * has changed since @after was taken. The lock is held.
  */
 static void res_refused(struct sroce_rq *rq, struct sroce_res *res, const struct sroce_res *before,
 			const struct sroce_res *after)
@@ -487,8 +491,8 @@ static bool write_ack(struct sroce_qp *qp, u8 syndrome, u32 psn, u32 msn,
 }
 
 /*
- * What did not get out: an acknowledgement is asked for again. A NAK is not, so the next packet out
- * of order is answered again, unless there is another NAK to be said by now.
+ * An answer was not sent. The requester asks again for an acknowledgement, but not for a NAK: let
+ * the next packet out of order cause another NAK, unless one is due by now anyway.
  */
 static void ack_unsaid(struct sroce_qp *qp, u8 syndrome)
 {
@@ -535,14 +539,14 @@ static bool resp_refused_for_good(struct sroce_rq *rq, ktime_t now)
 	       ktime_after(now, ktime_add_ns(rq->refused_at, RESP_REFUSED_NS));
 }
 
-/* It is offered again when there may be room. */
+/* The answer that was refused is offered again when the local queue may have room. */
 static void resp_backoff(struct sroce_qp *qp, ktime_t now)
 {
 	struct sroce_rq *rq = &qp->rq;
 
 	rq->resp_skbs_refused = atomic_read(&qp->num->resp_skbs);
 	rq->backoff = ktime_add_ns(now, SROCE_BACKOFF_NS << (rq->refusals - 1));
-	/* it looks at the time, and waits; or there is room by now, and who owns the side goes on */
+	/* resp_blocked() starts the timer; or there is room by now, and the owner goes on */
 	if (!resp_blocked(qp))
 		set_bit(SROCE_RESP_WORK, &rq->flags);
 }
@@ -582,7 +586,8 @@ static bool ack_refused(struct sroce_qp *qp, u8 syndrome, u32 psn)
 	if (resp_refused_for_good(rq, now))
 		return false;
 	spin_lock_bh(&rq->lock);
-	if (nak ? rq->epsn == psn && (!rq->respond || wire_aeth_is_ack(rq->syndrome)) : !rq->respond) {
+	if (nak ? rq->epsn == psn && (!rq->respond || wire_aeth_is_ack(rq->syndrome)) :
+		  !rq->respond) {
 		rq->respond = true;
 		rq->syndrome = syndrome;
 	}
@@ -591,7 +596,7 @@ static bool ack_refused(struct sroce_qp *qp, u8 syndrome, u32 psn)
 	return true;
 }
 
-/* It has been given, or lost. */
+/* Count the packets of a READ response that have been given, or were lost. */
 static void count_given(struct sroce_qp *qp, const struct sroce_res *before,
 			const struct sroce_res *done)
 {

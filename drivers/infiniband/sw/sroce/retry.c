@@ -205,8 +205,9 @@ static void timeout(struct sroce_qp *qp, ktime_t now)
 }
 
 /*
- * The timer has come so late that the probe before the deadline is still to be sent: this
- * host was stopped, and answers may be waiting in it. The probe gets the time that it had.
+ * The timer fired so late that the probe due before the deadline was never sent: the host was
+ * stalled, and answers may be queued. The deadline is extended by the time that the probe would
+ * have had.
  */
 static void late_deadline(struct sroce_sq *sq, ktime_t now)
 {

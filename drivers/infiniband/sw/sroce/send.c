@@ -28,7 +28,10 @@
 #define SEND_TURNS_SOFTIRQ	8
 #define SEND_TURNS_PROCESS	64
 
-/* Times that a queue may refuse a packet that nobody counts retries of: 32 ms and more (retry.c) */
+/*
+ * How often a local queue may refuse a packet of an unreliable queue pair before it is dropped: at
+ * least 32 ms of back-off (retry.c)
+ */
 #define REFUSALS_MAX		64
 
 /* Packets, their payload, and those of them that had been sent before */
@@ -280,7 +283,7 @@ static bool send_refused_for_good(struct sroce_qp *qp)
 	return true;
 }
 
-/* The stack has taken the burst: that much has been sent, or lost on its way. */
+/* The stack has taken the burst: its packets have been sent, or were lost on their way. */
 static void send_taken(struct send_turn *turn)
 {
 	struct sroce_sq *sq = &turn->qp->sq;
@@ -296,7 +299,10 @@ static void send_taken(struct send_turn *turn)
 	turn->swept = 0;
 }
 
-/* It would not have it: none of it was sent, or is timed. What left before it still is. */
+/*
+ * The local queue has refused the burst: none of its packets was sent, and none is timed. A packet
+ * that left before them still is timed.
+ */
 static void send_refused(struct send_turn *turn)
 {
 	struct sroce_sq *sq = &turn->qp->sq;
@@ -311,8 +317,8 @@ static void send_refused(struct send_turn *turn)
 }
 
 /*
- * What is collected leaves. What has been refused was never sent: its PSNs are
- * still to be used. Nobody acknowledges unreliable packets: they are done.
+ * Send the burst that has been collected. One that the local queue refuses was never sent: its PSNs
+ * are still to be used. Unreliable packets are complete once the stack has them.
  */
 static enum send_result send_flush(struct send_turn *turn)
 {
@@ -345,7 +351,10 @@ static enum send_result send_flush(struct send_turn *turn)
 	return SENT;
 }
 
-/* There is no way to the peer. What is unreliable gets lost on the way. */
+/*
+ * There is no route to the peer. A reliable queue pair looks for one again; a packet of an
+ * unreliable one counts as lost on its way.
+ */
 static enum send_result send_no_route(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
@@ -541,7 +550,10 @@ static bool more_follows(const struct send_turn *turn)
 	       READ_ONCE(sq->q.ring->prod) != sq->fetched;
 }
 
-/* Before the last packet leaves: it asks for those that have put it off. */
+/*
+ * Messages of this turn that did not ask for an acknowledgement rely on a later packet to do so:
+ * let the last one ask, before it leaves.
+ */
 static void ask_late(struct send_turn *turn)
 {
 	struct sroce_sq *sq = &turn->qp->sq;
@@ -946,7 +958,7 @@ static bool place_restore(struct sroce_sq *sq, const struct send_place *place)
 {
 	const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 
-	/* one that was not sent has been wrong from the start, and waits for its turn */
+	/* one that was never sent and is invalid fails when it becomes the oldest, not here */
 	if (sq->nxt != sq->fetched && swqe->sent && swqe->status)
 		return false;
 	sq->nxt = place->nxt;
@@ -982,7 +994,10 @@ static enum send_result repair_one(struct send_turn *turn)
 	return res;
 }
 
-/* Of a READ, what is missing of its response; of others, the packet at psn_nxt. */
+/*
+ * Send again what is missing: of a READ, ask for the part of its response up to @end; of other
+ * requests, send the packet at psn_nxt.
+ */
 static enum send_result send_missing(struct send_turn *turn, u32 end)
 {
 	struct sroce_qp *qp = turn->qp;
@@ -1051,7 +1066,7 @@ static bool gap_open(const struct sroce_sq *sq, const struct sroce_gap *gap, u32
 	return wire_psn_diff(end, sq->psn_una) > 0 && wire_psn_diff(end, psn_nxt) <= 0;
 }
 
-/* As much of a gap as a turn takes: up to psn_nxt, if that leaves. */
+/* Send as much of a gap as a turn takes: all before psn_nxt, once the burst has left. */
 static enum send_result sweep_gap(struct send_turn *turn, const struct sroce_gap *gap)
 {
 	struct sroce_qp *qp = turn->qp;
@@ -1064,8 +1079,8 @@ static enum send_result sweep_gap(struct send_turn *turn, const struct sroce_gap
 }
 
 /*
- * A gap has been swept, and all before psn_nxt has left: what has not is still due, whatever it
- * was that stopped it.
+ * sweep_gap() has sent the packets of this gap that lie before psn_nxt, and they have left. The
+ * others are still due, whatever it was that stopped them.
  */
 static void swept_gap(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 {
@@ -1102,7 +1117,7 @@ static enum send_result sweep_request(struct send_turn *turn, u32 psn_nxt)
 	return res;
 }
 
-/* All that is due, by PSN, as far as a turn takes it. Return: how many gaps were looked at. */
+/* Send all gaps that are due, by PSN, as far as a turn goes. Return: how many were looked at. */
 static u32 sweep_gaps(struct send_turn *turn, u32 psn_nxt, enum send_result *res)
 {
 	struct sroce_sq *sq = &turn->qp->sq;
@@ -1125,7 +1140,7 @@ static u32 sweep_gaps(struct send_turn *turn, u32 psn_nxt, enum send_result *res
 	return i;
 }
 
-/* What is known to be missing, as much as a turn takes; the rest in the next. */
+/* Send again what is known to be missing, as much as a turn takes; the next turn sends the rest. */
 static enum send_result send_gaps(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;

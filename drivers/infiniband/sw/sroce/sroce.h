@@ -636,12 +636,12 @@ struct sroce_rx {
 #define SROCE_NO_VLAN		0xffff
 
 /**
- * struct sroce_late - a packet that has to wait for who may take it
+ * struct sroce_late - a packet that has to wait until it can be processed
  * @entry: in the list of a queue pair's side
- * @node: or among what it keeps, as the first of a run
- * @next: then, the next of the run
- * @tail: of the first, the last of the run
- * @charge: and what is counted for it and those of the same skb behind it
+ * @node: or, of the first packet of a run, in the tree of those that the side keeps
+ * @next: then, the next packet of the run
+ * @tail: of the first, the last packet of the run
+ * @charge: bytes charged for this packet and for those of the same skb that follow it
  * @since: when it came, in jiffies
  * @rx: the packet; its skb is held if there is a payload
  */
@@ -662,8 +662,8 @@ struct sroce_late {
 /**
  * struct sroce_held - a page that packets pin
  * @page: the page; NULL for none
- * @excess: what of it is charged besides its packets
- * @holder: to this one
+ * @excess: bytes that are charged for it on top of its packets' skbs
+ * @holder: packet that they are charged to
  */
 struct sroce_held {
 	struct page *page;
@@ -691,12 +691,12 @@ struct sroce_kept {
 #define SROCE_MAX_LATE		2048
 
 /**
- * struct sroce_fault - memory that has to be paged in before one goes on
- * @work: does it
- * @qp: for this queue pair; its number is in use as long as @active
- * @done: called by @work with what came of it
+ * struct sroce_fault - memory that a side needs paged in before it can go on
+ * @work: pages it in
+ * @qp: the side's queue pair; its number is in use as long as @active
+ * @done: called by @work with the outcome
  * @active: from sroce_fault_start() until @done returns
- * @err: of the last one, for who tries again: 0 or an errno
+ * @err: outcome of the last paging, for the next try at the same address: 0 or an errno
  * @srq: held, where @pd is its
  * @pd: protection domain
  * @lkey: region
@@ -734,8 +734,8 @@ struct sroce_fault {
 #define SROCE_KEPT_MAX_PKTS	8192
 
 /*
- * After so many nanoseconds it is tried again where a local queue or the page allocator was full:
- * half a jiffy of the fastest HZ.
+ * Nanoseconds until the next try where a local queue was full, or no page free: half a jiffy at
+ * HZ=1000
  */
 #define SROCE_BACKOFF_NS	(500 * NSEC_PER_USEC)
 

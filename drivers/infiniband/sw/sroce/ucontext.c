@@ -232,8 +232,8 @@ u32 sroce_queue_some(const struct sroce_queue *q)
  * @first: index of the first
  * @num: how many, of those that are in use
  *
- * Without the ring's lock it is for the caller to know that they do not change; a program
- * that says what is not so gets what it finds.
+ * Without the ring's lock it is for the caller to know that they do not change; a program that lies
+ * about its indices gets garbage, and harms only itself.
  */
 void sroce_queue_copy(struct sroce_queue *to, struct sroce_queue *q, u32 first, u32 num)
 {
