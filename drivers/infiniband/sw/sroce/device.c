@@ -221,7 +221,6 @@ static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_at
 	if (speed_known(ndev))
 		err = ib_get_eth_speed(ibdev, port, &attr->active_speed, &attr->active_width);
 	dev_put(ndev);
-	WRITE_ONCE(to_sdev(ibdev)->line_rate, port_speed(attr) * 12500000ULL);
 	return err == -ENODEV ? 0 : err;
 }
 
@@ -240,6 +239,20 @@ int sroce_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed)
 
 	*speed = port_speed(&attr);
 	return err;
+}
+
+/**
+ * sroce_line_rate_ask - how fast is a link's netdev now?
+ * @sdev: the link
+ *
+ * For the rate of its queue pairs (pace.c), which can't ask. Takes RTNL.
+ */
+void sroce_line_rate_ask(struct sroce_dev *sdev)
+{
+	u64 speed;
+
+	sroce_query_port_speed(&sdev->ibdev, 1, &speed);
+	WRITE_ONCE(sdev->line_rate, speed * (100 * 1000 * 1000 / BITS_PER_BYTE));
 }
 
 static int sroce_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)

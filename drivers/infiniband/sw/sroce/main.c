@@ -59,11 +59,26 @@ static void follow(struct ib_device *ibdev, struct work_struct *work)
 		ib_device_put(ibdev);
 }
 
+/* Where the caller needs its own. */
+static void follow_too(struct ib_device *ibdev, struct work_struct *work)
+{
+	if (ib_device_try_get(ibdev))
+		follow(ibdev, work);
+}
+
 static void gids_work(struct work_struct *work)
 {
 	struct sroce_dev *sdev = container_of(work, struct sroce_dev, gids_work);
 
 	rdma_roce_rescan_device(&sdev->ibdev);
+	ib_device_put(&sdev->ibdev);
+}
+
+static void rate_work(struct work_struct *work)
+{
+	struct sroce_dev *sdev = container_of(work, struct sroce_dev, rate_work);
+
+	sroce_line_rate_ask(sdev);
 	ib_device_put(&sdev->ibdev);
 }
 
@@ -100,6 +115,7 @@ static struct sroce_dev *dev_alloc(struct net *net, struct net_device *ndev)
 	INIT_LIST_HEAD(&sdev->net_entry);
 	INIT_LIST_HEAD(&sdev->flows.rules);
 	INIT_WORK(&sdev->gids_work, gids_work);
+	INIT_WORK(&sdev->rate_work, rate_work);
 	INIT_DELAYED_WORK(&sdev->kept_work, sroce_kept_work);
 
 	sdev->ibdev.node_type = RDMA_NODE_IB_CA;
@@ -253,14 +269,16 @@ int sroce_enable_driver(struct ib_device *ibdev)
 	struct net_device *ndev;
 	int err = 0;
 
+	/* for queue pairs that are notified before rate_work has run */
+	sroce_line_rate_ask(sdev);
 	rtnl_lock();
 	ndev = ib_device_get_netdev(ibdev, 1);
 	if (ndev && ndev->reg_state == NETREG_REGISTERED &&
 	    net_eq(dev_net(ndev), sdev->net) && ndev->ifindex == sdev->ifindex) {
 		sdev->port_up = sroce_port_up(ndev);
-		/* addr_event() did not find it */
-		if (ib_device_try_get(ibdev))
-			follow(ibdev, &sdev->gids_work);
+		/* addr_event() and the notifier did not find it */
+		follow_too(ibdev, &sdev->gids_work);
+		follow_too(ibdev, &sdev->rate_work);
 	} else {
 		netdev_gone(ibdev);
 		err = -ENODEV;
@@ -287,6 +305,8 @@ static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, vo
 	case NETDEV_CHANGE:
 	case NETDEV_CHANGEMTU:
 		sroce_port_event(ibdev, ndev, event);
+		/* not from here: some events come with the netdev's own lock, which asking takes */
+		follow_too(ibdev, &to_sdev(ibdev)->rate_work);
 		if (!sroce_mcast_changed(to_sdev(ibdev), ndev))
 			break;
 		follow(ibdev, &to_sdev(ibdev)->mcast_work);

@@ -519,14 +519,20 @@ static bool has_type(enum ib_qp_type type, bool program)
 	       (program ? qp_types[type].program : qp_types[type].kernel);
 }
 
+/* No path yet, or no more: requests are flushed, and counted in packets. */
+static void no_peer(struct sroce_qp *qp)
+{
+	qp->mtu = ib_mtu_enum_to_int(IB_MTU_256);
+	qp->dqpn = 0;
+}
+
 /* What every type has, so that nobody has to ask for the type. */
 static void sides_init(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_rq *rq = &qp->rq;
 
-	/* before there is a path, requests are flushed, and counted in packets */
-	qp->mtu = ib_mtu_enum_to_int(IB_MTU_256);
+	no_peer(qp);
 	mutex_init(&qp->mutex);
 	spin_lock_init(&sq->post_lock);
 	spin_lock_init(&sq->late_lock);
@@ -767,6 +773,9 @@ static void enter_reset(struct sroce_qp *qp)
 	sroce_path_release(&qp->rq.path);
 	memset(&sq->path, 0, sizeof(sq->path));
 	memset(&qp->rq.path, 0, sizeof(qp->rq.path));
+	/* a frame's is for ever (raw.c) */
+	if (qp->ibqp.qp_type != IB_QPT_RAW_PACKET)
+		no_peer(qp);
 
 	sq->una = 0;
 	sq->nxt = 0;

@@ -224,7 +224,8 @@ struct sroce_pma {
  * @gids_work: looks for addresses that the core tells nobody of; has a reference
  * @port_up: as the last port event said; netdev events only
  * @gone: its netdev is being unregistered: nothing may be sent any more
- * @line_rate: of its netdev, as the core last asked, in bytes a second
+ * @line_rate: of its netdev, in bytes a second
+ * @rate_work: asks for that when the netdev has changed; has a reference
  * @stats: counters of each CPU
  * @keys: struct sroce_mr of regions and windows by the index part of their keys
  * @null_mr: what SROCE_NULL_LKEY stands for
@@ -267,6 +268,7 @@ struct sroce_dev {
 	bool port_up;
 	bool gone;
 	u64 line_rate;
+	struct work_struct rate_work;
 	struct sroce_stats __percpu *stats;
 	struct rhashtable keys;
 	struct sroce_mr null_mr;
@@ -460,7 +462,7 @@ struct sroce_srqn {
  * @ibsrq: the core's
  * @ibuc: the context that maps its ring; NULL for a kernel consumer
  * @num: of an XRC queue, else NULL
- * @srqn: its number; 0 for none
+ * @srqn: its number, @num->num: here as every message needs it; 0 for none
  * @max_sge: entries of a receive request
  * @resize: one ring at a time takes the place of another
  * @lock: guards all that follows; taken under a queue pair's receive lock
@@ -1362,8 +1364,8 @@ struct sroce_rq {
  * @state: written under rq.lock; read anywhere, and where it matters under
  *	one of the two sides
  * @transport: enum wire_transport of its packets
- * @mtu: path MTU in bytes
- * @dqpn: the peer's number
+ * @mtu: path MTU in bytes, which @attr.path_mtu says by an enum, and not for datagrams
+ * @dqpn: the peer's number, @attr.dest_qp_num: here as every packet needs the two
  * @sq_sig_all: every send request makes a completion
  * @comm_est: IB_EVENT_COMM_EST has been raised
  * @last_wqe: IB_EVENT_QP_LAST_WQE_REACHED has been raised
@@ -1692,6 +1694,7 @@ void sroce_port_event(struct ib_device *ibdev, struct net_device *ndev, unsigned
 extern const struct ib_device_ops sroce_dev_ops;
 bool sroce_port_up(const struct net_device *ndev);
 int sroce_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed);
+void sroce_line_rate_ask(struct sroce_dev *sdev);
 enum ib_mtu sroce_port_mtu(struct ib_device *ibdev);
 bool sroce_take(atomic_t *count, int max);
 void sroce_dev_gone(struct sroce_dev *sdev);
