@@ -36,20 +36,17 @@ static struct sroce_bells *ibuc_bells(struct ib_ucontext *ibuc)
 /* The next number in the ring, each for one taker: threads may ring at once. */
 static bool bells_pop(struct sroce_bells *b, u32 *qpn)
 {
-	struct sroce_ring *ring = b->q.ring;
 	u32 left;
 
 	spin_lock_bh(&b->lock);
-	/* pairs with the program's release: the entries before it are written */
-	left = smp_load_acquire(&ring->prod) - b->cons;
-	if (left > BELLS_ENTRIES) {
+	if (!queue_avail(&b->q, b->cons, &left)) {
 		b->cons += left;
 		left = 0;
 	}
 	if (left)
 		*qpn = READ_ONCE(*(u32 *)queue_entry(&b->q, b->cons++));
 	/* the number is read before its entry may be used again */
-	smp_store_release(&ring->cons, b->cons);
+	smp_store_release(&b->q.ring->cons, b->cons);
 	spin_unlock_bh(&b->lock);
 	return left;
 }

@@ -352,37 +352,22 @@ static bool sink_fetch(struct sroce_rq *rq)
 /* Return: false if the completion queue is full. */
 static bool sink_complete(const struct sroce_sink *sink, struct sroce_cqe *cqe)
 {
-	struct sroce_rq *rq = sink->rq;
-
-	cqe->wr_id = rq->wqe->wr_id;
-	cqe->qp_num = sink->num;
-	cqe->wqe_next = rq->cons;
 	cqe->opcode = SROCE_WC_RECV;
-	rq->has_wqe = false;
-	switch (sroce_cq_post(sink->cq, cqe, cqe->status != IB_WC_SUCCESS)) {
-	case SROCE_CQ_EVENT:
-		rq->notify = sink->cq;
-		return true;
-	case SROCE_CQ_FULL:
-		return false;
-	default:
-		return true;
-	}
+	rq_end_wqe(sink->rq, sink->num, cqe);
+	return rq_complete(sink->rq, sink->cq, cqe, cqe->status != IB_WC_SUCCESS);
 }
 
 /**
  * sroce_sink_flush - end every receive request that is posted
  * @sink: queue in its error state; its lock is held
  *
- * No more are flushed than the ring has entries: who goes on posting, rings.
- *
- * Return: false if the completion queue is full.
+ * The program is told to ring for what it posts from now on. No more are
+ * flushed than the ring has entries: who goes on posting, rings.
  */
-bool sroce_sink_flush(const struct sroce_sink *sink)
+void sroce_sink_flush(const struct sroce_sink *sink)
 {
 	struct sroce_rq *rq = sink->rq;
-	u32 left = rq->q.mask + 2;
-	bool room = true;
+	u32 left = rq->q.mask + 1 + rq->has_wqe;
 
 	WRITE_ONCE(rq->q.ring->flags, SROCE_RING_NEED_WAKEUP);
 	/* pairs with the barrier between a program's index and its look here */
@@ -390,9 +375,8 @@ bool sroce_sink_flush(const struct sroce_sink *sink)
 	while (left-- && (rq->has_wqe || sink_fetch(rq))) {
 		struct sroce_cqe cqe = { .status = IB_WC_WR_FLUSH_ERR };
 
-		room &= sink_complete(sink, &cqe);
+		sink_complete(sink, &cqe);
 	}
-	return room;
 }
 
 /* Bytes of a frame into the request's list, where the last ones ended. */
@@ -469,7 +453,7 @@ static bool sink_frame(const struct sroce_sink *sink, const struct sk_buff *skb,
 		sroce_qp_count(sink->qp, RX_NO_WQE);
 		return !rq->broken;
 	}
-	if (rq->wqe->num_sge > sink->max_sge || rq->wqe->reserved) {
+	if (!recv_wqe_ok(rq->wqe, sink->max_sge)) {
 		cqe.status = IB_WC_LOC_QP_OP_ERR;
 		sink_complete(sink, &cqe);
 		return false;

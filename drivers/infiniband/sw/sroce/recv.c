@@ -161,27 +161,14 @@ static struct sroce_cq *recv_cq(const struct sroce_qp *qp)
 
 static void recv_complete(struct sroce_qp *qp, const struct sroce_cqe *cqe, bool solicited)
 {
-	struct sroce_cq *cq = recv_cq(qp);
-
-	switch (sroce_cq_post(cq, cqe, solicited)) {
-	case SROCE_CQ_EVENT:
-		qp->rq.notify = cq;
-		break;
-	case SROCE_CQ_FULL:
+	if (!rq_complete(&qp->rq, recv_cq(qp), cqe, solicited))
 		sroce_qp_error_locked(qp);
-		break;
-	case SROCE_CQ_QUIET:
-		break;
-	}
 }
 
 /* The request in rq.wqe ends without a message. */
 static void recv_complete_err(struct sroce_qp *qp, enum ib_wc_status status)
 {
-	const struct sroce_cqe cqe = {
-		.wr_id = qp->rq.wqe->wr_id,
-		.qp_num = qp->num->qpn,
-		.wqe_next = qp->rq.cons,
+	struct sroce_cqe cqe = {
 		.status = status,
 		.opcode = qp->rq.tm ? SROCE_WC_TM_RECV : SROCE_WC_RECV,
 	};
@@ -189,7 +176,7 @@ static void recv_complete_err(struct sroce_qp *qp, enum ib_wc_status status)
 	if (qp->rq.tm)
 		sroce_tm_abort(qp);
 	qp->rq.op = SROCE_RECV_IDLE;
-	qp->rq.has_wqe = false;
+	rq_end_wqe(&qp->rq, qp->num->qpn, &cqe);
 	recv_complete(qp, &cqe, true);
 }
 
@@ -202,18 +189,16 @@ static void recv_complete_err(struct sroce_qp *qp, enum ib_wc_status status)
  */
 int sroce_recv_fetch(struct sroce_rq *rq)
 {
-	u32 prod;
+	u32 num;
 
 	if (rq->broken || !rq->q.ring)
 		return -EAGAIN;
-	/* pairs with the program's release: the entries before it are whole */
-	prod = smp_load_acquire(&rq->q.ring->prod);
-	if (prod == rq->cons)
-		return -EAGAIN;
-	if (prod - rq->cons > rq->q.mask + 1) {
+	if (!queue_avail(&rq->q, rq->cons, &num)) {
 		rq->broken = true;
 		return -EINVAL;
 	}
+	if (!num)
+		return -EAGAIN;
 
 	memcpy(rq->wqe, queue_entry(&rq->q, rq->cons), rq->q.entry_size);
 	rq->cons++;
@@ -296,18 +281,31 @@ static void flush_taken(struct sroce_qp *qp)
 	xrc_end(qp);
 }
 
+/* All that is in the queue pair's own ring; an event, if its indices contradict each other. */
+static void ring_flush(struct sroce_qp *qp)
+{
+	const struct sroce_sink sink = {
+		.rq = &qp->rq,
+		.cq = recv_cq(qp),
+		.num = qp->num->qpn,
+	};
+	const bool broken = qp->rq.broken;
+
+	sroce_sink_flush(&sink);
+	if (qp->rq.broken && !broken)
+		sroce_qp_event(qp, IB_EVENT_QP_FATAL);
+}
+
 /**
  * sroce_recv_flush - end every receive request that is posted
  * @qp: queue pair in ERR; its receive lock is held
  *
- * The program is told to ring for what it posts from now on. No more are
- * flushed than the ring has entries: who goes on posting, rings. Requests of
- * a shared receive queue stay there, and its owner is told (11.6.3.4).
+ * Requests of a shared receive queue stay there, and its owner is told
+ * (11.6.3.4).
  */
 void sroce_recv_flush(struct sroce_qp *qp)
 {
 	struct sroce_rq *rq = &qp->rq;
-	u32 left = rq->q.mask + 1;
 
 	if (rq->has_wqe)
 		flush_taken(qp);
@@ -316,13 +314,8 @@ void sroce_recv_flush(struct sroce_qp *qp)
 	/* a rendezvous still has its tag's buffer: then send_flush_all() says it */
 	if (qp->ibqp.srq && !qp->sq.tagged)
 		sroce_qp_last_wqe(qp);
-	if (!rq->q.ring)
-		return;
-	WRITE_ONCE(rq->q.ring->flags, SROCE_RING_NEED_WAKEUP);
-	/* pairs with the barrier between a program's index and its look here */
-	smp_mb();
-	while (left-- && ring_fetch(qp))
-		recv_complete_err(qp, IB_WC_WR_FLUSH_ERR);
+	if (rq->q.ring)
+		ring_flush(qp);
 }
 
 /**
@@ -588,7 +581,7 @@ static bool take_wqe(struct sroce_qp *qp)
 		recv_not_ready(qp);
 		return false;
 	}
-	if (rq->wqe->num_sge > rq->max_sge || rq->wqe->reserved) {
+	if (!recv_wqe_ok(rq->wqe, rq->max_sge)) {
 		recv_fail(qp, IB_WC_LOC_QP_OP_ERR, WIRE_NAK_REM_OP);
 		return false;
 	}
@@ -598,16 +591,11 @@ static bool take_wqe(struct sroce_qp *qp)
 static void complete_message(struct sroce_qp *qp, const struct wire_pkt *pkt,
 			     struct sroce_cqe *cqe)
 {
-	struct sroce_rq *rq = &qp->rq;
-
-	cqe->wr_id = rq->wqe->wr_id;
-	cqe->qp_num = qp->num->qpn;
-	cqe->wqe_next = rq->cons;
+	rq_end_wqe(&qp->rq, qp->num->qpn, cqe);
 	if (pkt->op->flags & WIRE_IMM) {
 		memcpy(&cqe->imm_data, pkt->imm, sizeof(pkt->imm));
 		cqe->wc_flags |= SROCE_WC_WITH_IMM;
 	}
-	rq->has_wqe = false;
 	/* a rendezvous that is left to the program is no success, either */
 	recv_complete(qp, cqe, pkt->solicited || cqe->status);
 }

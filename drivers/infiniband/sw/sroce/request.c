@@ -330,21 +330,22 @@ bool sroce_sq_fetch(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_send_wqe *wqe = sq_copy(sq, sq->fetched);
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->fetched);
-	u32 prod, avail, length = 0;
+	const u32 begun = sq->fetched - sq->una;
+	u32 posted, avail, length = 0;
+	bool holds;
 	u8 i, n;
 
 	if (sq->broken)
 		return false;
-	/* pairs with the program's release: the blocks before it are whole */
-	prod = smp_load_acquire(&sq->q.ring->prod);
-	avail = prod - sq->fetched;
-	if (!avail)
+	holds = queue_avail(&sq->q, sq->una, &posted);
+	if (posted == begun)
 		return false;
 	/* beyond what the ring holds, or back before what has been fetched */
-	if (prod - sq->una > sq->q.mask + 1 || prod - sq->una < sq->fetched - sq->una) {
+	if (!holds || posted < begun) {
 		ring_broken(qp);
 		return false;
 	}
+	avail = posted - begun;
 
 	memcpy(wqe, queue_entry(&sq->q, sq->fetched), SROCE_SQ_BLOCK);
 	n = wqe->num_blocks;

@@ -1481,7 +1481,7 @@ struct sroce_frames {
 };
 
 /**
- * struct sroce_sink - a receive queue that frames go to
+ * struct sroce_sink - a receive queue, as far as frames and a flush are concerned
  * @rq: the queue
  * @qp: whose frames they are, and are counted; NULL if none come
  * @pd: its protection domain
@@ -1589,6 +1589,20 @@ static inline u64 qp_ack_timeout_ns(const struct sroce_qp *qp)
 static inline void *queue_entry(const struct sroce_queue *q, u32 index)
 {
 	return q->entries + (size_t)(index & q->mask) * q->entry_size;
+}
+
+/* How many entries there are from @cons on. Return: false if there can't be so many. */
+static inline bool queue_avail(const struct sroce_queue *q, u32 cons, u32 *num)
+{
+	/* pairs with the program's release: the entries before it are whole */
+	*num = smp_load_acquire(&q->ring->prod) - cons;
+	return *num <= q->mask + 1;
+}
+
+/* A receive request is the program's word: can it be used, where lists have @max_sge entries? */
+static inline bool recv_wqe_ok(const struct sroce_recv_wqe *wqe, u8 max_sge)
+{
+	return wqe->num_sge <= max_sge && !wqe->reserved;
 }
 
 /* The request of which the block at @index is the first. */
@@ -1859,6 +1873,27 @@ enum sroce_cq_result {
 
 enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *cqe,
 				   bool solicited);
+
+/* The request that a receive side has taken ends, and this is what its completion says of it. */
+static inline void rq_end_wqe(struct sroce_rq *rq, u32 num, struct sroce_cqe *cqe)
+{
+	cqe->wr_id = rq->wqe->wr_id;
+	cqe->qp_num = num;
+	cqe->wqe_next = rq->cons;
+	rq->has_wqe = false;
+}
+
+/* A receive side's completion. Return: false if there is no room, and its queue has to go to ERR. */
+static inline bool rq_complete(struct sroce_rq *rq, struct sroce_cq *cq,
+			       const struct sroce_cqe *cqe, bool solicited)
+{
+	const enum sroce_cq_result result = sroce_cq_post(cq, cqe, solicited);
+
+	if (result == SROCE_CQ_EVENT)
+		rq->notify = cq;
+	return result != SROCE_CQ_FULL;
+}
+
 void sroce_cq_settle(struct sroce_cq *cq);
 void sroce_cq_missed(struct sroce_cq *cq);
 void sroce_cq_shrinks(struct sroce_cq *cq);
@@ -2224,7 +2259,7 @@ void sroce_raw_recv(struct sroce_qp *qp, const struct sroce_frames *frames,
 		    const struct sroce_flow_key *key, u32 tag);
 bool sroce_sink_recv(const struct sroce_sink *sink, const struct sroce_frames *frames,
 		     const struct sroce_flow_key *key, u32 tag);
-bool sroce_sink_flush(const struct sroce_sink *sink);
+void sroce_sink_flush(const struct sroce_sink *sink);
 
 /* flow.c */
 struct ib_flow *sroce_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,

@@ -135,13 +135,6 @@ static void srq_event(struct sroce_srq *srq, enum ib_event_type type)
 		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
 }
 
-/* How many requests are posted; more than there are entries makes no sense. */
-static u32 srq_posted(const struct sroce_srq *srq)
-{
-	/* pairs with the program's release: the entries before it are whole */
-	return smp_load_acquire(&srq->q.ring->prod) - srq->cons;
-}
-
 static bool srq_take(struct sroce_srq *srq, struct sroce_recv_wqe *wqe, u32 *num)
 {
 	if (!*num)
@@ -174,8 +167,7 @@ bool sroce_srq_fetch(struct sroce_srq *srq, struct sroce_recv_wqe *wqe)
 		spin_unlock(&srq->lock);
 		return false;
 	}
-	num = srq_posted(srq);
-	if (num > srq->q.mask + 1) {
+	if (!queue_avail(&srq->q, srq->cons, &num)) {
 		srq->broken = true;
 		spin_unlock(&srq->lock);
 		srq_event(srq, IB_EVENT_SRQ_ERR);
@@ -272,9 +264,11 @@ err_count:
 /* Can all that is posted, up to @prod, go on to @q? The lock is held. */
 static bool srq_fits(const struct sroce_srq *srq, const struct sroce_queue *q, u32 prod)
 {
+	u32 num;
+
 	/* who resizes does not post: its library holds the poster's lock */
-	return !srq->broken && srq->cons + srq_posted(srq) == prod &&
-	       prod - srq->cons <= min(srq->q.mask, q->mask) + 1;
+	return !srq->broken && queue_avail(&srq->q, srq->cons, &num) &&
+	       srq->cons + num == prod && num <= q->mask + 1;
 }
 
 /*
@@ -286,13 +280,15 @@ static int srq_swap(struct sroce_srq *srq, struct sroce_queue *q)
 {
 	const u32 some = sroce_queue_some(&srq->q);
 	int err = -EINVAL;
-	u32 upto, prod;
+	u32 upto, num, prod;
 	bool fits;
 
 	lockdep_assert_held(&srq->resize);
 	spin_lock_bh(&srq->lock);
 	upto = srq->cons;
-	prod = srq->cons + srq_posted(srq);
+	/* where that makes no sense, nothing fits */
+	queue_avail(&srq->q, upto, &num);
+	prod = upto + num;
 	while ((fits = srq_fits(srq, q, prod)) && prod - upto > some) {
 		spin_unlock_bh(&srq->lock);
 		sroce_queue_copy(q, &srq->q, upto, some);
