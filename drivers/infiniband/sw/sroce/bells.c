@@ -86,29 +86,31 @@ static u32 bells_drain(struct sroce_bells *b)
 /* The program has rung for @n queue pairs. Return: it is one that does not wait. */
 static bool bells_judge(struct sroce_bells *b, bool waited, u32 n)
 {
-	bool stream;
+	struct sroce_stream *stream = &b->stream;
+	bool runs;
 
 	/* the timer was first */
 	if (!n)
 		return false;
 	spin_lock_bh(&b->lock);
 	if (n > 1) {
-		b->streak = SROCE_STREAM_MIN;
-		b->vain = 0;
-	} else if (waited || ktime_to_ns(ktime_sub(ktime_get(), b->rung)) > SROCE_STREAM_GAP_NS) {
-		b->streak = min_t(s16, b->streak, 0);
+		stream->streak = SROCE_STREAM_MIN;
+		stream->vain = 0;
+	} else if (waited ||
+		   ktime_to_ns(ktime_sub(ktime_get(), stream->rung)) > SROCE_STREAM_GAP_NS) {
+		stream_over(stream);
 	} else {
-		b->streak = min(b->streak + 1, SROCE_STREAM_MIN);
+		stream_seen(stream);
 	}
-	stream = b->streak >= SROCE_STREAM_MIN;
+	runs = stream_runs(stream);
 	spin_unlock_bh(&b->lock);
-	return stream;
+	return runs;
 }
 
 /* A timer that runs is left alone: it fires early, once, and goes on for the rest. */
 static void bells_arm(struct sroce_bells *b)
 {
-	b->due = ktime_add_ns(b->rung, BELLS_LINGER_NS);
+	b->due = ktime_add_ns(b->stream.rung, BELLS_LINGER_NS);
 	if (!hrtimer_is_queued(&b->timer))
 		hrtimer_start(&b->timer, b->due, HRTIMER_MODE_ABS_SOFT);
 }
@@ -116,21 +118,22 @@ static void bells_arm(struct sroce_bells *b)
 /* Say how the program is to ring from now on. Return: somebody has done so meanwhile. */
 static bool bells_rest(struct sroce_bells *b)
 {
+	struct sroce_stream *stream = &b->stream;
 	struct sroce_ring *ring = b->q.ring;
 	bool again;
 	u32 room;
 
 	spin_lock_bh(&b->lock);
-	b->rung = ktime_get();
-	b->lingers = b->streak >= SROCE_STREAM_MIN;
-	room = b->lingers ? BELLS_LINGER : 1;
+	stream->rung = ktime_get();
+	stream->lingers = stream_runs(stream);
+	room = stream->lingers ? BELLS_LINGER : 1;
 	WRITE_ONCE(ring->seen, b->cons);
 	WRITE_ONCE(ring->linger, room);
-	WRITE_ONCE(ring->flags, b->lingers ? SROCE_RING_LINGER : SROCE_RING_NEED_WAKEUP);
+	WRITE_ONCE(ring->flags, stream->lingers ? SROCE_RING_LINGER : SROCE_RING_NEED_WAKEUP);
 	/* pairs with the barrier between a program's index and its look here */
 	smp_mb();
 	again = READ_ONCE(ring->prod) - b->cons >= room;
-	if (b->lingers)
+	if (stream->lingers)
 		bells_arm(b);
 	spin_unlock_bh(&b->lock);
 	return again;
@@ -140,7 +143,7 @@ static bool bells_rest(struct sroce_bells *b)
 static void bells_resume(struct sroce_bells *b)
 {
 	spin_lock_bh(&b->lock);
-	b->rung = ktime_get();
+	b->stream.rung = ktime_get();
 	spin_unlock_bh(&b->lock);
 }
 
@@ -251,13 +254,12 @@ static void bells_late(struct sroce_bells *b)
 
 	spin_lock_bh(&b->lock);
 	if (READ_ONCE(b->q.ring->prod) == b->cons) {
-		b->streak = min_t(s16, b->streak, 0);
+		stream_over(&b->stream);
 	} else if (polled) {
 		b->doubts = 0;
 	} else if (++b->doubts == BELLS_MAX_DOUBTS) {
 		b->doubts = 0;
-		b->streak = -(SROCE_STREAM_PENALTY << b->vain);
-		b->vain = min(b->vain + 1, SROCE_STREAM_MAX_VAIN);
+		stream_vain(&b->stream);
 	}
 	spin_unlock_bh(&b->lock);
 }
@@ -266,7 +268,7 @@ static void bells_task(struct tasklet_struct *task)
 {
 	struct sroce_bells *b = container_of(task, struct sroce_bells, task);
 
-	if (test_and_clear_bit(0, &b->late))
+	if (test_and_clear_bit(SROCE_BELLS_LATE, &b->flags))
 		bells_late(b);
 	/* who still has the ring mapped could keep this going for ever */
 	if ((bells_turn(b) == BELLS_TURN || bells_rest(b)) && !READ_ONCE(b->ends))
@@ -279,13 +281,13 @@ static enum hrtimer_restart bells_timer(struct hrtimer *timer)
 	enum hrtimer_restart restart = HRTIMER_NORESTART;
 
 	spin_lock(&b->lock);
-	if (!b->lingers || hrtimer_is_queued(timer) || atomic_read(&b->ringing)) {
+	if (!b->stream.lingers || hrtimer_is_queued(timer) || atomic_read(&b->ringing)) {
 		/* at the end of a doorbell that is being rung, time starts anew */
 	} else if (ktime_before(ktime_get(), b->due)) {
 		hrtimer_set_expires(timer, b->due);
 		restart = HRTIMER_RESTART;
 	} else {
-		set_bit(0, &b->late);
+		set_bit(SROCE_BELLS_LATE, &b->flags);
 		tasklet_schedule(&b->task);
 	}
 	spin_unlock(&b->lock);
@@ -324,8 +326,8 @@ void sroce_bells_exit(struct ib_ucontext *ibuc)
 	/* nobody rings any more: the task lingers no longer, nor starts the timer */
 	spin_lock_bh(&b->lock);
 	b->ends = true;
-	b->streak = S16_MIN;
-	b->lingers = false;
+	b->stream.streak = S16_MIN;
+	b->stream.lingers = false;
 	spin_unlock_bh(&b->lock);
 	tasklet_kill(&b->task);
 	hrtimer_cancel(&b->timer);

@@ -205,7 +205,7 @@ enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer)
 	/* pairs with who looks whether this is queued, which it is no more */
 	smp_mb();
 	/* at the end of the doorbell that is being rung, time starts anew */
-	if (!READ_ONCE(sq->lingers) || test_bit(SROCE_SQ_RINGING, &sq->flags))
+	if (!READ_ONCE(sq->stream.lingers) || test_bit(SROCE_SQ_RINGING, &sq->flags))
 		return HRTIMER_NORESTART;
 	/* pairs with the writes of these two, which come after that of the time */
 	smp_rmb();
@@ -238,16 +238,16 @@ bool sroce_doorbell_answer(struct sroce_qp *qp)
 	sroce_qp_kick(qp);
 
 	/* time counts from here, after all that the stack has done in this call */
-	WRITE_ONCE(sq->rung, ktime_get());
-	WRITE_ONCE(sq->resumed, sq->rung);
-	linger_until(sq, sq->rung);
+	WRITE_ONCE(sq->stream.rung, ktime_get());
+	WRITE_ONCE(sq->resumed, sq->stream.rung);
+	linger_until(sq, sq->stream.rung);
 	/* the time, before the timer may look at it */
 	smp_mb__before_atomic();
 	clear_bit(SROCE_SQ_RINGING, &sq->flags);
 	/* pairs with sroce_doorbell_rest() and the timer: one of the three starts it */
 	smp_mb__after_atomic();
-	if (!READ_ONCE(sq->lingers))
-		return READ_ONCE(sq->streak) < SROCE_STREAM_MIN;
+	if (!READ_ONCE(sq->stream.lingers))
+		return !stream_runs(&sq->stream);
 	linger_start(sq);
 	return false;
 }
@@ -303,8 +303,8 @@ void sroce_doorbell_help(bool awaits)
 	local_bh_enable();
 }
 
-/* Has the program taken the last completion of @cq, and @any at all, since @polled? */
-static bool cq_dry(struct sroce_cq *cq, u32 *polled, bool *any)
+/* Note in @polled what the program has taken from @cq. Return: the last; and @any, since then? */
+static bool note_polled(struct sroce_cq *cq, u32 *polled, bool *any)
 {
 	bool dry;
 	u32 cons;
@@ -332,10 +332,10 @@ bool sroce_doorbell_waited(struct sroce_qp *qp)
 {
 	struct sroce_cq *send = qp->ibqp.send_cq ? to_scq(qp->ibqp.send_cq) : NULL;
 	struct sroce_cq *recv = qp->ibqp.recv_cq ? to_scq(qp->ibqp.recv_cq) : NULL;
-	bool any, waited = send && cq_dry(send, &send->polled, &any);
+	bool any, waited = send && note_polled(send, &send->polled, &any);
 
 	if (recv && recv != send)
-		waited |= cq_dry(recv, &recv->polled, &any);
+		waited |= note_polled(recv, &recv->polled, &any);
 	return waited;
 }
 
@@ -353,7 +353,7 @@ bool sroce_doorbell_polled(struct sroce_qp *qp)
 	bool any = false;
 
 	if (cq)
-		cq_dry(cq, &cq->polled, &any);
+		note_polled(cq, &cq->polled, &any);
 	return any;
 }
 
@@ -374,18 +374,18 @@ void sroce_doorbell_judge(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 	const u32 heard = READ_ONCE(qp->rq.news);
 	const bool several = several_posted(sq);
-	bool any, lone = cq_dry(to_scq(qp->ibqp.send_cq), &sq->polled, &any) && !several;
+	bool any, lone = note_polled(to_scq(qp->ibqp.send_cq), &sq->polled, &any) && !several;
 	const ktime_t now = ktime_get();
-	const s64 gap = ktime_to_ns(ktime_sub(now, READ_ONCE(sq->rung)));
+	const s64 gap = ktime_to_ns(ktime_sub(now, READ_ONCE(sq->stream.rung)));
 	const s64 own = ktime_to_ns(ktime_sub(now, READ_ONCE(sq->resumed)));
 
 	if (several)
-		sq->vain = 0;
+		sq->stream.vain = 0;
 	if (heard != sq->heard || lone || own > SROCE_STREAM_GAP_NS) {
-		sq->streak = min_t(s16, sq->streak, 0);
+		stream_over(&sq->stream);
 	} else {
 		sq->gap += (gap - sq->gap) / 8;
-		sq->streak = min(sq->streak + 1, SROCE_STREAM_MIN);
+		stream_seen(&sq->stream);
 	}
 	sq->heard = heard;
 }
@@ -396,7 +396,7 @@ void sroce_doorbell_judge(struct sroce_qp *qp)
  */
 void sroce_doorbell_awake(struct sroce_qp *qp)
 {
-	WRITE_ONCE(qp->sq.lingers, false);
+	WRITE_ONCE(qp->sq.stream.lingers, false);
 	WRITE_ONCE(qp->sq.q.ring->flags, 0);
 }
 
@@ -407,7 +407,7 @@ static u32 linger_blocks(const struct sroce_qp *qp)
 	const struct sroce_swqe *last = sq_wqe(sq, sq->newest);
 	u32 requests;
 
-	if (sq->streak < SROCE_STREAM_MIN || READ_ONCE(qp->state) != IB_QPS_RTS)
+	if (!stream_runs(&sq->stream) || READ_ONCE(qp->state) != IB_QPS_RTS)
 		return 1;
 	requests = min_t(u32, LINGER_BYTES / max(last->length, 1U), LINGER_MAX);
 	/* a program may ring before it has ever posted, and its ring be of one block */
@@ -430,7 +430,7 @@ void sroce_doorbell_rest(struct sroce_qp *qp)
 		WRITE_ONCE(ring->flags, SROCE_RING_LINGER);
 		linger_until(sq, ktime_get());
 		/* the time, before the timer may look at it */
-		smp_store_release(&sq->lingers, true);
+		smp_store_release(&sq->stream.lingers, true);
 	} else {
 		WRITE_ONCE(ring->flags, SROCE_RING_NEED_WAKEUP);
 	}
@@ -439,7 +439,7 @@ void sroce_doorbell_rest(struct sroce_qp *qp)
 	if (!sq->broken && READ_ONCE(ring->prod) - sq->fetched >= blocks) {
 		sroce_doorbell_awake(qp);
 		set_bit(SROCE_SQ_WORK, &sq->flags);
-	} else if (sq->lingers && !test_bit(SROCE_SQ_RINGING, &sq->flags)) {
+	} else if (sq->stream.lingers && !test_bit(SROCE_SQ_RINGING, &sq->flags)) {
 		linger_start(sq);
 	}
 }
@@ -452,12 +452,10 @@ void sroce_doorbell_late(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 
-	if (!sq->lingers)
+	if (!sq->stream.lingers)
 		return;
-	if (several_posted(sq)) {
-		sq->vain = 0;
-	} else {
-		sq->streak = -(SROCE_STREAM_PENALTY << sq->vain);
-		sq->vain = min(sq->vain + 1, SROCE_STREAM_MAX_VAIN);
-	}
+	if (several_posted(sq))
+		sq->stream.vain = 0;
+	else
+		stream_vain(&sq->stream);
 }

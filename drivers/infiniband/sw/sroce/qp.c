@@ -781,9 +781,9 @@ static void enter_reset(struct sroce_qp *qp)
 	sq->nxt = 0;
 	sq->fetched = 0;
 	sq->newest = 0;
-	sq->lingers = false;
-	sq->streak = 0;
-	sq->vain = 0;
+	sq->stream.lingers = false;
+	sq->stream.streak = 0;
+	sq->stream.vain = 0;
 	sq->psn_una = 0;
 	sq->psn_nxt = 0;
 	sq->psn_end = 0;

@@ -302,6 +302,30 @@ struct sroce_dev {
 	struct sroce_pma pma;
 };
 
+/* Doorbells in a row that make a stream */
+#define SROCE_STREAM_MIN	4
+
+/* How many more it takes where lingering was in vain: twice as many each time */
+#define SROCE_STREAM_PENALTY	8
+#define SROCE_STREAM_MAX_VAIN	5
+
+/* Between two doorbells of a stream, from the end of one to the next */
+#define SROCE_STREAM_GAP_NS	(100LL * NSEC_PER_USEC)
+
+/**
+ * struct sroce_stream - does a program post without waiting for anything? (doorbell.c, bells.c)
+ * @rung: when the last doorbell was done with
+ * @streak: doorbells in a row by a program that does
+ * @vain: how often in a row a stream was none
+ * @lingers: the program was told that it may put doorbells off
+ */
+struct sroce_stream {
+	ktime_t rung;
+	s16 streak;
+	u8 vain;
+	bool lingers;
+};
+
 /**
  * struct sroce_pd - a protection domain
  * @ibpd: the core's
@@ -348,21 +372,23 @@ struct sroce_queue {
 	struct sroce_mapping *mapping;
 };
 
+/* What the timer has for the task of a context's doorbells: bits of sroce_bells.flags */
+enum sroce_bells_flag {
+	SROCE_BELLS_LATE,	/* it has fired */
+};
+
 /**
  * struct sroce_bells - the doorbells of a context: a ring of queue pair numbers
  * @q: the ring; with SROCE_RING_LINGER the program puts doorbells off
  * @task: sees to what is in it, when the program does not
  * @timer: when that is
- * @late: the timer has fired; bit 0
+ * @flags: enum sroce_bells_flag
  * @ringing: calls that are seeing to it right now
  * @lock: for what follows
  * @cons: the kernel's own index: what stands in the ring is for show
- * @lingers: the timer runs, or a call will start it
  * @ends: the context goes
- * @streak: doorbells in a row by a program that posts and waits for nothing
- * @vain: how often in a row a stream was none
+ * @stream: while it lingers, the timer runs, or a call will start it
  * @doubts: how often in a row the program neither came by nor polled
- * @rung: when the last doorbell was done with
  * @due: until when the program may put doorbells off
  * @qpn: queue pair that was rung for last
  * @awaited: who polled in vain last was waiting for an acknowledgement
@@ -371,16 +397,13 @@ struct sroce_bells {
 	struct sroce_queue q;
 	struct tasklet_struct task;
 	struct hrtimer timer;
-	unsigned long late;
+	unsigned long flags;
 	atomic_t ringing;
 	spinlock_t lock;
 	u32 cons;
-	bool lingers;
 	bool ends;
-	s16 streak;
-	u8 vain;
 	u8 doubts;
-	ktime_t rung;
+	struct sroce_stream stream;
 	ktime_t due;
 	u32 qpn;
 	bool awaited;
@@ -993,12 +1016,10 @@ enum sroce_sq_flag {
  * @nak_due: go back to @psn_una then, if it is still missing; KTIME_MAX for no
  * @repair: the packet that is missing, sent again alone before that
  * @cwnd: how much may be under way
- * @lingers: the program was told that the ring is looked at, doorbell or not
- * @rung: when the program's last doorbell was done with
- * @resumed: and when the program had the CPU again, if that was handed to another
+ * @stream: the doorbells of this queue pair; its rung is written by who has rung
+ * @resumed: when the last was done with, and the program had the CPU again, if it was handed over; by
+ *	who has rung
  * @gap: from one doorbell of a stream to the next, in nanoseconds, smoothed
- * @streak: doorbells in a row by a program that posts and waits for nothing
- * @vain: how often in a row a stream was none
  * @heard: struct sroce_rq.news as the last doorbell found it
  * @polled: what the program had taken from its completion queue by then
  * @sge: entry of the current request's list that @psn_nxt starts in
@@ -1067,16 +1088,13 @@ struct sroce_sq {
 	ktime_t nak_due;
 	struct sroce_repair repair;
 	struct sroce_cwnd cwnd;
-	bool lingers;
+	struct sroce_stream stream;
 
 	/* nothing: written by who has rung */
-	ktime_t rung;
 	ktime_t resumed;
 
 	/* SROCE_SQ_OWNED */
 	s64 gap;
-	s16 streak;
-	u8 vain;
 	u32 heard;
 	u32 polled;
 	u32 sge;
@@ -1586,6 +1604,30 @@ static inline u64 qp_ack_timeout_ns(const struct sroce_qp *qp)
 	return qp->attr.timeout ? 4096ULL << qp->attr.timeout : 0;
 }
 
+static inline bool stream_runs(const struct sroce_stream *stream)
+{
+	return READ_ONCE(stream->streak) >= SROCE_STREAM_MIN;
+}
+
+/* The program has waited, or stopped. */
+static inline void stream_over(struct sroce_stream *stream)
+{
+	stream->streak = min_t(s16, stream->streak, 0);
+}
+
+/* It has rung once more, without waiting. */
+static inline void stream_seen(struct sroce_stream *stream)
+{
+	stream->streak = min(stream->streak + 1, SROCE_STREAM_MIN);
+}
+
+/* What was taken for a stream is none. */
+static inline void stream_vain(struct sroce_stream *stream)
+{
+	stream->streak = -(SROCE_STREAM_PENALTY << stream->vain);
+	stream->vain = min(stream->vain + 1, SROCE_STREAM_MAX_VAIN);
+}
+
 static inline void *queue_entry(const struct sroce_queue *q, u32 index)
 {
 	return q->entries + (size_t)(index & q->mask) * q->entry_size;
@@ -1883,7 +1925,7 @@ static inline void rq_end_wqe(struct sroce_rq *rq, u32 num, struct sroce_cqe *cq
 	rq->has_wqe = false;
 }
 
-/* A receive side's completion. Return: false if there is no room, and its queue has to go to ERR. */
+/* A receive side's completion. Return: false if there is no room: the queue has to go to ERR. */
 static inline bool rq_complete(struct sroce_rq *rq, struct sroce_cq *cq,
 			       const struct sroce_cqe *cqe, bool solicited)
 {
@@ -1955,18 +1997,7 @@ void sroce_bells_exit(struct ib_ucontext *ibuc);
 void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp);
 void sroce_bells_help(struct ib_ucontext *ibuc);
 
-/* doorbell.c, and bells.c as well */
-
-/* Doorbells in a row that make a stream */
-#define SROCE_STREAM_MIN	4
-
-/* How many more it takes where lingering was in vain: twice as many each time */
-#define SROCE_STREAM_PENALTY	8
-#define SROCE_STREAM_MAX_VAIN	5
-
-/* Between two doorbells of a stream, from the end of one to the next */
-#define SROCE_STREAM_GAP_NS	(100LL * NSEC_PER_USEC)
-
+/* doorbell.c */
 void sroce_doorbell_start(void);
 bool sroce_doorbell_answer(struct sroce_qp *qp);
 bool sroce_doorbell_hand_over(struct sroce_qp *qp);
