@@ -70,6 +70,19 @@ static void next_sge(struct sroce_sq *sq)
 	sq->sge_off = 0;
 }
 
+static void list_start(struct sroce_sq *sq)
+{
+	sq->sge = 0;
+	sq->sge_off = 0;
+}
+
+/* On to the request behind the one at nxt. */
+static void next_request(struct sroce_sq *sq)
+{
+	sq->nxt += sq_wqe(sq, sq->nxt)->num_blocks;
+	list_start(sq);
+}
+
 /**
  * sroce_send_mr - the region of an lkey
  * @qp: queue pair; the caller owns its send side
@@ -219,8 +232,7 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 	u64 off;
 
 	sq->psn_nxt = psn;
-	sq->sge = 0;
-	sq->sge_off = 0;
+	list_start(sq);
 	sq->rtt_held = true;
 	sq->flight = 0;
 	for (sq->nxt = sq->una; sq->nxt != sq->fetched; sq->nxt += swqe->num_blocks) {
@@ -371,9 +383,7 @@ static enum send_result send_no_route(struct sroce_qp *qp)
 	}
 	sq->psn_nxt = wire_psn_add(swqe->first_psn, swqe->num_pkts);
 	sq->psn_end = sq->psn_nxt;
-	sq->nxt += swqe->num_blocks;
-	sq->sge = 0;
-	sq->sge_off = 0;
+	next_request(sq);
 	sroce_ack_advance(qp, sq->psn_nxt);
 	return SEND_LOST;
 }
@@ -509,11 +519,8 @@ static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, b
 	turn->end = sq->psn_nxt;
 	if (wire_psn_diff(sq->psn_nxt, sq->psn_end) > 0)
 		sq->psn_end = sq->psn_nxt;
-	if (last) {
-		sq->nxt += swqe->num_blocks;
-		sq->sge = 0;
-		sq->sge_off = 0;
-	}
+	if (last)
+		next_request(sq);
 }
 
 /* May one more packet be under way? */
@@ -708,7 +715,7 @@ static enum send_result send_local(struct send_turn *turn)
 
 	if (swqe->sent) {
 		/* what is before it is being sent again */
-		sq->nxt += swqe->num_blocks;
+		next_request(sq);
 		return SENT;
 	}
 	/* what was sent before, and may have to be again, uses the key */
@@ -727,7 +734,7 @@ static enum send_result send_local(struct send_turn *turn)
 
 	swqe->sent = true;
 	swqe->first_psn = sq->psn_nxt;
-	sq->nxt += swqe->num_blocks;
+	next_request(sq);
 	sroce_ack_advance(qp, sq->psn_una);
 	return SENT;
 }
@@ -743,8 +750,7 @@ static enum send_result send_frame(struct send_turn *turn)
 	struct sk_buff *skb;
 	int err;
 
-	sq->sge = 0;
-	sq->sge_off = 0;
+	list_start(sq);
 	skb = sroce_raw_alloc(qp, swqe->length);
 	err = PTR_ERR_OR_ZERO(skb);
 	if (!err) {
@@ -778,7 +784,7 @@ static enum send_result send_frame(struct send_turn *turn)
 		sq->refusals = 0;
 		sroce_qp_count(qp, TX_RAW);
 	}
-	sq->nxt += swqe->num_blocks;
+	next_request(sq);
 	sroce_send_complete(qp, IB_WC_SUCCESS, 0);
 	return SENT;
 }
@@ -1020,15 +1026,6 @@ static enum send_result send_missing(struct send_turn *turn, u32 end)
 	return res;
 }
 
-/* To the next request: to seek it would be a walk over all before it. */
-static void step_over(struct sroce_sq *sq, const struct sroce_swqe *swqe)
-{
-	sq->nxt += swqe->num_blocks;
-	sq->psn_nxt = wire_psn_add(swqe->first_psn, swqe->num_pkts);
-	sq->sge = 0;
-	sq->sge_off = 0;
-}
-
 /*
  * One gap, from psn_nxt to @end. Where responses tell of it, requests that have
  * none have arrived.
@@ -1048,12 +1045,15 @@ static enum send_result send_gap(struct send_turn *turn, u32 end)
 		if (!sq->sweep.implied && takes_resource(swqe_op(sq, sq->nxt)) &&
 		    sq->psn_nxt != swqe->first_psn)
 			sroce_send_seek(qp, swqe->first_psn);
-		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL)
-			sq->nxt += swqe->num_blocks;
-		else if (sq->sweep.implied && !sroce_send_awaits(sq, sq->nxt))
-			step_over(sq, swqe);
-		else
+		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL) {
+			next_request(sq);
+		} else if (sq->sweep.implied && !sroce_send_awaits(sq, sq->nxt)) {
+			/* to seek it would be a walk over all before it */
+			sq->psn_nxt = wire_psn_add(swqe->first_psn, swqe->num_pkts);
+			next_request(sq);
+		} else {
 			res = send_missing(turn, end);
+		}
 	}
 	return res;
 }
@@ -1260,8 +1260,7 @@ static void send_flush_all(struct send_turn *turn)
 	}
 	sq->nxt = sq->una;
 	/* the next after SQE starts at its own list's start */
-	sq->sge = 0;
-	sq->sge_off = 0;
+	list_start(sq);
 	turn->idle = turn->budget != 0;
 	if (!turn->idle || !sq->tagged)
 		return;
