@@ -1193,6 +1193,20 @@ static enum send_result send_repair(struct send_turn *turn)
 	return res == SENT && r->hold ? SEND_STOP : res;
 }
 
+/* What the stack has taken in this turn. */
+static void count_left(struct send_turn *turn)
+{
+	struct sroce_qp *qp = turn->qp;
+
+	if (turn->left.pkts) {
+		sroce_qp_count_add(qp, TX_PKTS, turn->left.pkts);
+		sroce_qp_count_add(qp, TX_BYTES, turn->left.bytes);
+		sroce_pace_sent(qp, turn->left.pkts, turn->left.bytes, false);
+	}
+	if (unlikely(turn->left.again))
+		sroce_qp_count_add(qp, RETRANSMITTED, turn->left.again);
+}
+
 static void send_packets(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;
@@ -1208,13 +1222,16 @@ static void send_packets(struct send_turn *turn)
 	/* the rest is for the next acknowledgement: one has been asked for among these */
 	later = turn->budget - min(turn->budget, sroce_cwnd_burst(qp));
 	turn->budget -= later;
-	while (turn->budget && res <= SEND_LOST && window_open(qp) && send_ready(turn)) {
+	while (turn->budget && (res == SENT || res == SEND_LOST) && window_open(qp) &&
+	       send_ready(turn)) {
 		turn->budget--;
 		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL) {
 			res = send_local(turn);
-			/* no packet */
-			turn->budget += !!later;
-			later -= !!later;
+			/* no packet: there is one more to be sent, if any was left for later */
+			if (later) {
+				turn->budget++;
+				later--;
+			}
 		} else if (qp->ibqp.qp_type == IB_QPT_RAW_PACKET) {
 			res = send_frame(turn);
 		} else {
@@ -1227,13 +1244,7 @@ static void send_packets(struct send_turn *turn)
 	ask_late(turn);
 	if (res != SEND_BACK)
 		res = send_flush(turn);
-	if (turn->left.pkts) {
-		sroce_qp_count_add(qp, TX_PKTS, turn->left.pkts);
-		sroce_qp_count_add(qp, TX_BYTES, turn->left.bytes);
-		sroce_pace_sent(qp, turn->left.pkts, turn->left.bytes, false);
-	}
-	if (unlikely(turn->left.again))
-		sroce_qp_count_add(qp, RETRANSMITTED, turn->left.again);
+	count_left(turn);
 	if (turn->av)
 		sroce_av_put(turn->av);
 	turn->av = NULL;
