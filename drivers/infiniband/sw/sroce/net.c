@@ -54,6 +54,20 @@ static DEFINE_MUTEX(sroce_net_lock);
 
 /* Transmission */
 
+/*
+ * As a socket with this TOS; the service level is for those who set no other. From 8 on it
+ * is none of Ethernet's: in a datagram's completion it says what its header was, and who
+ * answers gives that back (ibv_create_ah_from_wc()).
+ */
+static u8 path_priority(u8 tclass, u8 sl)
+{
+	if (tclass)
+		return rt_tos2priority(tclass);
+	if (sl >= 8)
+		return 0;
+	return min_t(u8, sl, TC_PRIO_INTERACTIVE);
+}
+
 /**
  * sroce_path_init - the way to a peer
  * @path: filled in, without a route
@@ -71,7 +85,6 @@ int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u3
 		    u32 rqpn)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
-	const u8 sl = rdma_ah_get_sl(attr);
 	union {
 		struct sockaddr sa;
 		struct sockaddr_in in4;
@@ -110,13 +123,7 @@ int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u3
 		path->daddr.in4 = daddr.in4.sin_addr.s_addr;
 	}
 	path->tclass = grh->traffic_class;
-	/*
-	 * As a socket with this TOS; the service level is for those who set no other. From 8 on it
-	 * is none of Ethernet's: in a datagram's completion it says what its header was, and who
-	 * answers gives that back (ibv_create_ah_from_wc()).
-	 */
-	path->priority = grh->traffic_class ? rt_tos2priority(grh->traffic_class) :
-			 sl >= 8 ? 0 : min_t(u8, sl, TC_PRIO_INTERACTIVE);
+	path->priority = path_priority(grh->traffic_class, rdma_ah_get_sl(attr));
 	path->hop_limit = grh->hop_limit ?: 64;
 	path->flow_label = cpu_to_be32(grh->flow_label & IB_GRH_FLOWLABEL_MASK);
 	path->sport = htons(rdma_get_udp_sport(grh->flow_label, lqpn, rqpn));

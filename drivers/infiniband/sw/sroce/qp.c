@@ -571,6 +571,24 @@ static void gsi_unregister(struct sroce_qp *qp)
 		WRITE_ONCE(qp_dev(qp)->gsi_qpn, 0);
 }
 
+static int check_init(const struct ib_qp_init_attr *init, struct ib_udata *udata)
+{
+	const bool raw = init->qp_type == IB_QPT_RAW_PACKET;
+
+	/* over an indirection table it would have no queues, and the core takes it for any type */
+	if (!has_type(init->qp_type, udata) ||
+	    ((init->create_flags || init->rwq_ind_tbl) && !raw))
+		return -EOPNOTSUPP;
+	if ((!raw && !sroce_udata_clear(udata)) ||
+	    (udata && udata->outlen < sizeof(struct sroce_create_qp_resp)))
+		return -EINVAL;
+	/* a queue of another kind would be taken for one of ours (11.2.4.1) */
+	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC &&
+	    (init->srq->srq_type != IB_SRQT_TM || init->qp_type != IB_QPT_RC))
+		return -EINVAL;
+	return 0;
+}
+
 /**
  * sroce_create_qp - ib_device_ops: make a queue pair
  * @ibqp: the queue pair
@@ -581,22 +599,14 @@ static void gsi_unregister(struct sroce_qp *qp)
  */
 int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
-	const bool raw = init->qp_type == IB_QPT_RAW_PACKET;
 	struct sroce_dev *sdev = to_sdev(ibqp->device);
 	struct sroce_create_qp_resp resp = {};
 	struct sroce_qp *qp = to_sqp(ibqp);
 	int err;
 
-	/* over an indirection table it would have no queues, and the core takes it for any type */
-	if (!has_type(init->qp_type, udata) ||
-	    ((init->create_flags || init->rwq_ind_tbl) && !raw))
-		return -EOPNOTSUPP;
-	if ((!raw && !sroce_udata_clear(udata)) || (udata && udata->outlen < sizeof(resp)))
-		return -EINVAL;
-	/* a queue of another kind would be taken for one of ours (11.2.4.1) */
-	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC &&
-	    (init->srq->srq_type != IB_SRQT_TM || init->qp_type != IB_QPT_RC))
-		return -EINVAL;
+	err = check_init(init, udata);
+	if (err)
+		return err;
 	/* what is received with is another's: nothing is asked for here (ibv_create_qp(3)) */
 	if (init->srq || init->qp_type == IB_QPT_XRC_INI || init->qp_type == IB_QPT_XRC_TGT)
 		init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
@@ -612,7 +622,7 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	sides_init(qp);
 	qp->transport = qp_types[init->qp_type].transport;
 	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
-	if (raw) {
+	if (init->qp_type == IB_QPT_RAW_PACKET) {
 		err = sroce_raw_create(qp, init, udata);
 		if (err)
 			goto err_count;
