@@ -630,41 +630,75 @@ static bool solicits(const struct wire_opcode *row, const struct sroce_send_wqe 
 	       (row->class == WIRE_CLASS_SEND || row->flags & WIRE_IMM);
 }
 
+/* The packet with which the request at nxt begins, or goes on. */
+struct send_pkt {
+	u8 opcode;
+	const struct wire_opcode *row;
+	u32 psns;			/* that it takes */
+	u32 off;			/* of its payload in the message */
+	u32 payload;
+	bool last;			/* of the request */
+	bool ask;			/* for an acknowledgement */
+};
+
+static struct send_pkt next_packet(const struct send_turn *turn)
+{
+	struct sroce_qp *qp = turn->qp;
+	const struct sroce_sq *sq = &qp->sq;
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+	const struct sroce_send_op *op = swqe_op(sq, sq->nxt);
+	const u32 k = swqe->sent ? wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
+	struct send_pkt pkt = { .off = k * qp->mtu };
+
+	if (op->kind == SEND_STREAM) {
+		pkt.psns = 1;
+		pkt.last = k + 1 == swqe->num_pkts;
+		pkt.opcode = qp->transport | pick_operation(op, !k, pkt.last);
+	} else {
+		pkt.psns = swqe->num_pkts - k;
+		pkt.last = true;
+		pkt.opcode = qp->transport | op->only;
+	}
+	pkt.row = &wire_opcodes[pkt.opcode];
+	if (pkt.row->flags & WIRE_PAYLOAD)
+		pkt.payload = min(swqe->length - pkt.off, qp->mtu);
+	if (turn->alone)
+		pkt.ask = wire_psn_diff(turn->ask_psn, sq->psn_nxt) < (s32)pkt.psns;
+	else
+		pkt.ask = (pkt.last && !more_follows(turn)) || ask_now(qp);
+	return pkt;
+}
+
+/* A burst with room for a packet of @len bytes: this one, or else the next. */
+static enum send_result send_room(struct send_turn *turn, u32 len)
+{
+	enum send_result res = send_start(turn);
+
+	if (res != SENT || sroce_burst_fits(&turn->burst, len))
+		return res;
+	res = send_flush(turn);
+	return res == SENT ? send_start(turn) : res;
+}
+
 static enum send_result send_packet(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
-	const struct sroce_send_op *op = swqe_op(sq, sq->nxt);
-	const bool stream = op->kind == SEND_STREAM;
-	u32 k = swqe->sent ? wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
-	u32 psns = stream ? 1 : swqe->num_pkts - k;
-	bool last = k + psns == swqe->num_pkts;
-	u8 opcode = qp->transport | (stream ? pick_operation(op, !k, last) : op->only);
-	const struct wire_opcode *row = &wire_opcodes[opcode];
-	u32 off = k * qp->mtu;
-	u32 payload = row->flags & WIRE_PAYLOAD ? min(swqe->length - off, qp->mtu) : 0;
-	u32 pad = -payload & 3;
-	u32 len = row->hdr_len + payload + pad + WIRE_ICRC_LEN;
-	bool ask = turn->alone ? wire_psn_diff(turn->ask_psn, sq->psn_nxt) < (s32)psns :
-				 (last && !more_follows(turn)) || ask_now(qp);
+	const struct send_pkt pkt = next_packet(turn);
+	const struct wire_opcode *row = pkt.row;
+	const u32 pad = -pkt.payload & 3;
+	const u32 len = row->hdr_len + pkt.payload + pad + WIRE_ICRC_LEN;
 	enum send_result res;
 	u8 *p;
 
 	if (!swqe->sent &&
 	    !check_sges(qp, row->flags & WIRE_PAYLOAD ? 0 : IB_ACCESS_LOCAL_WRITE))
 		return send_wrong(swqe, IB_WC_LOC_PROT_ERR);
-	res = send_start(turn);
+	res = send_room(turn, len);
 	if (res != SENT)
 		return res;
-	if (!sroce_burst_fits(&turn->burst, len)) {
-		res = send_flush(turn);
-		if (res == SENT)
-			res = send_start(turn);
-		if (res != SENT)
-			return res;
-	}
 	if (!turn->written.pkts)
 		turn->start = sq->psn_nxt;
 	p = sroce_burst_reserve(&turn->burst, len);
@@ -673,23 +707,23 @@ static enum send_result send_packet(struct send_turn *turn)
 		return SEND_STOP;
 	}
 
-	wire_bth_put(p, opcode, solicits(row, wqe), pad, IB_DEFAULT_PKEY_FULL,
+	wire_bth_put(p, pkt.opcode, solicits(row, wqe), pad, IB_DEFAULT_PKEY_FULL,
 		     qp->transport == WIRE_UD ? wqe->remote_qpn : qp->dqpn,
-		     ask && qp_reliable(qp), sq->psn_nxt);
-	put_headers(turn, row->flags, off, p + WIRE_BTH_LEN);
+		     pkt.ask && qp_reliable(qp), sq->psn_nxt);
+	put_headers(turn, row->flags, pkt.off, p + WIRE_BTH_LEN);
 	p += row->hdr_len;
 	if (wqe->flags & SROCE_WQE_INLINE) {
-		copy_inline(sq, off, p, payload);
+		copy_inline(sq, pkt.off, p, pkt.payload);
 	} else {
-		res = copy_sges(qp, p, payload);
+		res = copy_sges(qp, p, pkt.payload);
 		if (res != SENT)
 			return res;
 	}
-	memset(p + payload, 0, pad);
+	memset(p + pkt.payload, 0, pad);
 	sroce_burst_commit(&turn->burst);
 
-	send_sent(turn, payload, psns, ask, last);
-	return stream && !last && !turn->alone ? send_middles(turn) : SENT;
+	send_sent(turn, pkt.payload, pkt.psns, pkt.ask, pkt.last);
+	return pkt.last || turn->alone ? SENT : send_middles(turn);
 }
 
 static int do_local(struct sroce_qp *qp, const struct sroce_send_wqe *wqe)
