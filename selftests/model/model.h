@@ -2,9 +2,10 @@
 /*
  * The requester and the responder in user space, to be run against any network
  * that a schedule can think of. What is on the wire is written and read by the
- * module's own wire/; the rules are a model of the module's: a function that has
- * the name of one of the module's (without its sroce_) does what that does, and
- * stands beside the same neighbours, so that the two can be read side by side.
+ * module's own wire/, which has times and numbers for both, too; the rules are a
+ * model of the module's: a function that has the name of one of the module's
+ * (without its sroce_) does what that does, and stands beside the same neighbours,
+ * so that the two can be read side by side.
  *
  *	here		there				what
  *	requester.c	repair.c, retry.c, send.c	what is missing; time; packets
@@ -40,6 +41,7 @@
 #include "gaps.h"
 #include "icrc.h"
 #include "parse.h"
+#include "recovery.h"
 
 typedef __u8 u8;
 typedef __u16 u16;

@@ -8,14 +8,6 @@
 
 /* repair.c */
 
-#define PROBE_FIRST_NS	(10 * NSEC_PER_MSEC)
-#define PROBE_MIN_NS	(100 * NSEC_PER_USEC)
-#define PROBE_CALM_NS	(4 * NSEC_PER_MSEC)
-#define LOSSY_NS	(10 * NSEC_PER_SEC)
-#define PROBES_MAX	8
-#define REPAIR_MAX	64
-#define RELEARN		64
-
 /* What comes within that may still come */
 static u64 probe_min(void)
 {

@@ -8,9 +8,6 @@
 
 #define SYNDROME_ACK	(WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID)
 
-/* Of the reports that one would get which goes back: every so manyth */
-#define UNREPORTED	8
-
 /* recv.c */
 
 /* A NAK outranks the acknowledgement that it implies, and a later NAK it. */
@@ -420,8 +417,6 @@ void recv_end(void)
 }
 
 /* resp.c */
-
-#define GREETINGS	8
 
 static void resp_request(const struct res *res)
 {

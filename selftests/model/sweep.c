@@ -63,15 +63,10 @@ static const struct gap *find_gap(const struct sweep *sweep, u32 psn)
 	return NULL;
 }
 
-/* Packets by which it is learned are the schedule's: it has few. */
-#define ORDER_FEW	4
-#define ORDER_MIN_NS	(u32)(128 * NSEC_PER_USEC)
-#define ORDER_MAX_NS	(u32)(4 * NSEC_PER_MSEC)
-#define ORDER_AGE_NS	(10 * NSEC_PER_SEC)
-#define ORDER_PROBED	1024U
-#define TWICE_LATE	1024
-
-/* Some schedules begin with what others may never get to. */
+/*
+ * Packets by which it is learned are the schedule's: it has few. Some begin with what others may
+ * never get to.
+ */
 void order_reset(void)
 {
 	sq->order = (struct order) { .wait = w.plan.wait, .until = ktime_get() + ORDER_AGE_NS };
@@ -165,8 +160,6 @@ static const struct gap *find_again(const struct sweep *sweep, u32 psn)
 
 	return !gap && gap_has(&sweep->request, psn) ? &sweep->request : gap;
 }
-
-#define OVERTAKEN	3
 
 bool gaps_overtaken(ktime_t sent, u32 behind, ktime_t now)
 {

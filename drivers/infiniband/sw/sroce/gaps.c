@@ -11,6 +11,7 @@
  */
 #include "sroce.h"
 #include "trace.h"
+#include "wire/recovery.h"
 
 /**
  * sroce_gaps_reset - nothing is known of what the peer has
@@ -86,22 +87,6 @@ static const struct sroce_gap *find_gap(const struct sroce_sweep *sweep, u32 psn
 
 /* Packets that were sent again, of which so many that came twice tell something */
 #define ORDER_SAMPLE	32
-
-/* In a row: few of those came twice */
-#define ORDER_FEW	4
-
-/* What is later than the longest has to be sent again. Below the shortest, none is late. */
-#define ORDER_MIN_NS	(128 * NSEC_PER_USEC)
-#define ORDER_MAX_NS	(4 * NSEC_PER_MSEC)
-
-/* Networks change. To learn it once more costs ORDER_SAMPLE packets. */
-#define ORDER_AGE_NS	(10 * NSEC_PER_SEC)
-
-/* More of them would hide for long what is learned from others */
-#define ORDER_PROBED	1024U
-
-/* A peer's count that is so much less than it was is of another report, which came late */
-#define TWICE_LATE	1024
 
 /**
  * sroce_order_reset - as in a new queue pair: the network keeps the order
@@ -214,9 +199,6 @@ static const struct sroce_gap *find_again(const struct sroce_sweep *sweep, u32 p
 
 	return !gap && gap_has(&sweep->request, psn) ? &sweep->request : gap;
 }
-
-/* Packets that were sent behind it and have overtaken it, before it is lost: RFC 9002, 6.1.1 */
-#define OVERTAKEN	3
 
 /**
  * sroce_gaps_overtaken - has what was sent again been lost again?

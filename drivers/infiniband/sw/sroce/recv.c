@@ -13,12 +13,7 @@
 
 #include "sroce.h"
 #include "trace.h"
-
-/*
- * Of the reports that a requester would get which goes back: every so manyth. One of ours that
- * sent again too much looks like that, and goes on to do so if it is told nothing any more.
- */
-#define UNREPORTED	8
+#include "wire/recovery.h"
 
 /*
  * READs and ATOMICs take PSNs that acknowledgements do not name, and a requester takes what is

@@ -14,34 +14,13 @@
  */
 #include "sroce.h"
 #include "trace.h"
-
-/* Until a round trip is known */
-#define PROBE_FIRST_NS	(10 * NSEC_PER_MSEC)
-
-/* Below that, it is the peer's processor that is busy, or ours */
-#define PROBE_MIN_NS	(100 * NSEC_PER_USEC)
+#include "wire/recovery.h"
 
 /* A network that marks has queues, whose packets come late, and are seldom lost */
 #define PROBE_MARKED_NS	NSEC_PER_MSEC
 
-/*
- * A timer that fires for nothing costs as much as a message. Where nothing has been
- * missing for a while, the first that is may wait for that long.
- */
-#define PROBE_CALM_NS	(4 * NSEC_PER_MSEC)
-#define LOSSY_NS	(10 * NSEC_PER_SEC)
-
-/* And longer, if timers of other queue pairs can then share its interrupt */
+/* Longer than PROBE_CALM_NS, if timers of other queue pairs can then share its interrupt */
 #define PROBE_SLACK_NS	(2 * NSEC_PER_MSEC)
-
-/* In a row, each after twice the time: what has not helped by then does not. */
-#define PROBES_MAX	8
-
-/* Packets in a row that are sent again, where more than one is missing */
-#define REPAIR_MAX	64
-
-/* Times that a peer which keeps nothing gets all, before it is asked again. */
-#define RELEARN		64
 
 static bool calm(const struct sroce_sq *sq, ktime_t now)
 {

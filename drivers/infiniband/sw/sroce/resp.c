@@ -10,6 +10,7 @@
  */
 #include "sroce.h"
 #include "trace.h"
+#include "wire/recovery.h"
 
 /* Bursts in a row; then others get the CPU. */
 #define RESP_BUDGET	32
@@ -26,9 +27,6 @@
 
 /* How often the time until the next try doubles (SROCE_BACKOFF_NS is the first) */
 #define RESP_DOUBLED	4U
-
-/* Times that a READ's requester is told that gaps may be asked for together: some get lost. */
-#define GREETINGS	8
 
 /* Bytes that are paged in at once */
 #define RESP_FAULT_LEN	(256U << 10)
