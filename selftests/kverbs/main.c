@@ -678,8 +678,10 @@ static void test_ud(struct side *a, struct side *b)
 	wr.ah = IS_ERR(wr.ah) ? NULL : (rdma_destroy_ah(wr.ah, 0), NULL);
 	ok(ib_post_send(a->qp, &wr.wr, NULL) == -EINVAL, "UD without");
 	test_query_ah(a, &attr);
+	good = !post_recv(a, 0, SIZE) && !post_recv(b, 0, SIZE);
 	pair_down();
-	ok(true, "datagram queue pairs are drained");
+	ok(good && a->recv.wc.status == IB_WC_WR_FLUSH_ERR &&
+	   b->recv.wc.status == IB_WC_WR_FLUSH_ERR, "datagram queue pairs are drained");
 }
 
 static void test_states(struct side *a)

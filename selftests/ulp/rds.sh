@@ -29,7 +29,7 @@ use() {
 serve() {
 	local server
 
-	"$BIN/rds" $port $own >"$TMP/answer" 2>&1 &
+	"$BIN/rds" $port $own $rounds >"$TMP/answer" 2>&1 &
 	server=$!
 	wait_for 60 grep -q ready "$TMP/answer" || bail "nobody answers: $(cat "$TMP/answer")"
 	meet served

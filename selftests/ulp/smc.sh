@@ -15,6 +15,7 @@ machines_up
 probe smc
 
 port=4100
+calls=3
 mib=$((rounds * 2))
 # Version 2 is for hosts that have an enterprise ID in common.
 run "an enterprise ID" "$BIN/smc" eid SROCE.TEST
@@ -35,12 +36,12 @@ use() {
 
 	meet served
 	before=$(rx_bytes)
-	tap_from "streams" "$BIN/smc" ask $port $other 3 $((mib << 20))
-	between $(($(rx_bytes) - before)) $((mib * 3 << 20)) 100000000000 "by way of the link"
+	tap_from "streams" "$BIN/smc" ask $port $other $calls $((mib << 20))
+	between $(($(rx_bytes) - before)) $((mib * calls << 20)) 100000000000 "by way of the link"
 	"$BIN/smc" hold $port $other >"$TMP/held" 2>&1 &
 	held=$!
 	wait_for 60 grep -q held "$TMP/held" || bail "no connection: $(cat "$TMP/held")"
-	told "called 4 "
+	told "called $((calls + 1)) "
 	meet used 300
 	link_goes
 	run "the connection breaks" wait_pid 100 $held || cat "$TMP/held"
@@ -49,12 +50,12 @@ use() {
 host_b() {
 	local server
 
-	"$BIN/smc" serve $port $own >"$TMP/answer" 2>&1 &
+	"$BIN/smc" serve $port $own $calls >"$TMP/answer" 2>&1 &
 	server=$!
 	wait_for 60 grep -q ready "$TMP/answer" || bail "nobody answers: $(cat "$TMP/answer")"
 	meet served
 	meet used 300
-	told "answered 4"
+	told "answered $((calls + 1))"
 	link_goes
 	run "all was answered" wait_pid 100 $server || cat "$TMP/answer"
 }
