@@ -353,8 +353,8 @@ enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *
 	/* pairs with the program's acquire: the entry is whole */
 	smp_store_release(&ring->prod, ++cq->prod);
 	/* for sroce_cq_missed(), which has raised fewer: it has gone round all 32 bits */
-	if (unlikely(cq->prod == cq->missed))
-		cq->missed--;
+	if (unlikely(cq->prod == cq->missed_events))
+		cq->missed_events--;
 	if (solicited)
 		cq->solicited = cq->prod;
 	/*
