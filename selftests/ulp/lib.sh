@@ -110,6 +110,25 @@ busy() {
 	wait_for 60 busier $(($(rx_bytes) + 1000000))
 }
 
+# While a disk is read and written, the other host lets us down; it is told when to come back.
+outage() { # NAME STEP DEVICE MIB COMMAND that says whether we are connected...
+	local name=$1 step=$2 fio
+
+	verify "$3" "$4" >"$TMP/fio" 2>&1 &
+	fio=$!
+	shift 4
+	busy
+	meet "$step"
+	wait_for 120 not "$@" && ok "$name: it is noticed" || not_ok "$name: it is noticed"
+	meet "$step-noticed" 240
+	wait_for 240 "$@" && ok "$name: connected again" || not_ok "$name: connected again"
+	run "$name: what is read is what was written" wait_fio $fio
+}
+
+wait_fio() { # PID
+	wait_pid 300 "$1" || { cat "$TMP/fio"; return 1; }
+}
+
 # The link goes under its consumer, and the module after it.
 link_goes() {
 	run "the link is deleted under its consumer" timeout 120 rdma link del "$me"

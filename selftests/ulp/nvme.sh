@@ -47,22 +47,6 @@ state_is() { # STATE
 	[ "$(cat $ctrl/state)" = "$1" ]
 }
 
-# While there are reads and writes, the other host lets us down; it is told when to come back.
-outage() { # NAME STEP
-	verify /dev/nvme0n1 $mib >"$TMP/fio" 2>&1 &
-	fio=$!
-	busy
-	meet "$2"
-	wait_for 120 not state_is live && ok "$1: it is noticed" || not_ok "$1: it is noticed"
-	meet "$2-noticed" 240
-	wait_for 240 state_is live && ok "$1: connected again" || not_ok "$1: connected again"
-	run "$1: what is read is what was written" wait_fio $fio
-}
-
-wait_fio() { # PID
-	wait_pid 300 "$1" || { cat "$TMP/fio"; return 1; }
-}
-
 use() {
 	probe nvme_rdma
 	meet served
@@ -70,8 +54,8 @@ use() {
 	disk /dev/nvme0n1 $mib nvme
 	meet verified
 	file_system /dev/nvme0n1
-	outage "the target's port goes" port
-	[ -z "$LONG" ] || outage "the target's netdev goes" netdev
+	outage "the target's port goes" port /dev/nvme0n1 $mib state_is live
+	[ -z "$LONG" ] || outage "the target's netdev goes" netdev /dev/nvme0n1 $mib state_is live
 	meet live 300
 	meet used
 	module_goes
