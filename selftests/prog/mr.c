@@ -1168,6 +1168,337 @@ static void odp_traffic(void)
 	free(want);
 }
 
+/* --- pages that the kernel moves --------------------------------------------------------- */
+
+#define HUGE (2UL << 20)
+#define STIRRED (2 * HUGE)
+
+/* older headers lack them */
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
+
+static uint8_t *map_huge(size_t len)
+{
+	const uintptr_t at = (uintptr_t)map(len + HUGE), from = (at + HUGE - 1) & ~(HUGE - 1);
+
+	if ((from > at && munmap((void *)at, from - at)) ||
+	    munmap((void *)(from + len), at + HUGE - from))
+		die("munmap");
+	return (uint8_t *)from;
+}
+
+/* A line of /proc/vmstat */
+static long vmstat(const char *name)
+{
+	FILE *f = fopen("/proc/vmstat", "r");
+	char line[128], which[64];
+	long n, found = -1;
+
+	while (f && found < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%63s %ld", which, &n) == 2 && !strcmp(which, name))
+			found = n;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static bool sysfs(const char *name, const char *value)
+{
+	FILE *f = fopen(name, "w");
+	const bool done = f && fputs(value, f) >= 0;
+
+	return f && !fclose(f) && done;
+}
+
+/* What a thread does to memory again and again, none of which changes what it says */
+static void stir_out(uint8_t *mem, struct rng *r)
+{
+	const size_t page = rng_in(r, 0, STIRRED / PAGE - 1);
+	const size_t n = rng_in(r, 1, min(STIRRED / PAGE - page, 100UL));
+
+	madvise(mem + page * PAGE, n * PAGE, MADV_PAGEOUT);
+}
+
+static void stir_huge(uint8_t *mem, struct rng *r)
+{
+	uint8_t *page = mem + rng_in(r, 0, STIRRED / PAGE - 1) * PAGE;
+
+	madvise(mem + rng_in(r, 0, 1) * HUGE, HUGE, MADV_COLLAPSE);
+	usleep(rng_in(r, 0, 2000));
+	/* a mapping of its own for one page splits it */
+	mprotect(page, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
+	mprotect(page, PAGE, PROT_READ | PROT_WRITE);
+}
+
+/* A child has all of it until one of the two writes there. */
+static void stir_fork(uint8_t *mem, struct rng *r)
+{
+	const size_t page = rng_in(r, 0, STIRRED / PAGE - 1);
+	const unsigned int us = rng_in(r, 0, 3000);
+	pid_t pid = fork();
+
+	if (pid < 0)
+		die("fork");
+	if (!pid) {
+		memset(mem + page * PAGE, CANARY, min(STIRRED / PAGE - page, 20UL) * PAGE);
+		usleep(us);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+}
+
+static const struct stir {
+	const char *name;
+	void (*fn)(uint8_t *mem, struct rng *r);
+	const char *counted;		/* of vmstat's, for memory that is not pinned */
+} stirs[] = {
+	{ "paged out", stir_out, "pswpout" },
+	{ "huge pages made and split", stir_huge, "thp_split_pmd" },
+	{ "children", stir_fork, NULL },
+};
+
+struct stirring {
+	const struct stir *how;
+	uint8_t *mem;
+	atomic_uint n;
+};
+
+#define STIRS 40
+
+static void *stir_thread(void *arg)
+{
+	struct stirring *s = arg;
+	struct rng r = { .s = 1 };
+
+	for (; !stop; s->n++) {
+		s->how->fn(s->mem, &r);
+		usleep(300);
+	}
+	return NULL;
+}
+
+/* READs, WRITEs and ATOMICs, and the process itself: all of them find what is in @want. */
+static unsigned int stirred_traffic(struct pair *p, struct stirring *s, uint8_t *want,
+				    uint32_t rkey)
+{
+	struct rng r = { .s = 2 };
+	uint8_t *mem = s->mem;
+	unsigned int bad = 0;
+
+	for (int i = 0; (i < 300 || s->n < STIRS) && bad < 5; i++) {
+		const size_t len = rng_in(&r, 1, 20000), off = rng_in(&r, 0, STIRRED - len) & ~7UL;
+		const uint64_t at = (uintptr_t)mem + off;
+		uint64_t old, was;
+		int status = 0;
+		bool good = true;
+
+		switch (i % 5) {
+		case 0:
+			status = rdma_write(p, at, len, rkey);
+			pattern_fill(want + off, key, 0, len);
+			break;
+		case 1:
+			status = rdma_read(p, at, len, rkey);
+			good = !memcmp(p->buf[0] + BUF, want + off, len);
+			break;
+		case 2:
+			memcpy(&was, want + off % (STIRRED - 8), 8);
+			status = !fetch_add(p, (uintptr_t)mem + off % (STIRRED - 8), rkey, i, &old);
+			good = old == was;
+			was += i;
+			memcpy(want + off % (STIRRED - 8), &was, 8);
+			break;
+		case 3:
+			pattern_fill(mem + off, ++key, 0, len);
+			pattern_fill(want + off, key, 0, len);
+			break;
+		default:
+			good = !memcmp(mem + off, want + off, len);
+		}
+		if (status || !good) {
+			diag("round %d, %zu bytes at %#zx: status %d, %s", i, len, off, status,
+			     good ? "the data is right" : "other data");
+			bad++;
+		}
+	}
+	return bad;
+}
+
+static void stirred(int access)
+{
+	const char *kind = access & ODP ? "on demand" : "pinned";
+
+	for (size_t i = 0; i < ARRAY_SIZE(stirs); i++) {
+		struct stirring s = { .how = &stirs[i], .mem = map_huge(STIRRED) };
+		uint8_t *want = calloc(1, STIRRED);
+		struct ibv_mr *mr = reg(s.mem, STIRRED, ALL | access);
+		long before = s.how->counted ? vmstat(s.how->counted) : 0, since;
+		pthread_t t;
+		struct pair p;
+
+		up(&p);
+		stop = false;
+		if (!want || pthread_create(&t, NULL, stir_thread, &s))
+			die("no memory, or no thread");
+		is(stirred_traffic(&p, &s, want, mr->rkey), 0, "%s, %s: what is wrong", kind,
+		   s.how->name);
+		stop = true;
+		pthread_join(t, NULL);
+		since = s.how->counted ? vmstat(s.how->counted) - before : s.n;
+		ok(!memcmp(s.mem, want, STIRRED), "every byte, after %u times", s.n);
+		if (access & ODP && since)
+			ok(true, "the kernel did so: %ld", since);
+		else if (access & ODP)
+			skip("no such thing in this kernel, or no swap", "the kernel did so");
+		pair_destroy(&p);
+		dereg(mr);
+		munmap(s.mem, STIRRED);
+		free(want);
+	}
+}
+
+static void pinned_stirred(void)
+{
+	stirred(0);
+}
+
+static void odp_stirred(void)
+{
+	if (odp_there(&eb))
+		stirred(ODP);
+}
+
+static void move(uint8_t *from, uint8_t *to)
+{
+	if (mremap(from, HUGE, HUGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to)
+		die("mremap");
+}
+
+/*
+ * Other memory takes the region's address, page by page or by huge pages. A region on demand is
+ * its addresses, and a pinned one its pages.
+ */
+static void moved(int access, bool huge)
+{
+	uint8_t *mem = map_huge(HUGE), *other = map_huge(HUGE), *away = map_huge(HUGE);
+	const char *kind = access & ODP ? "on demand" : "pinned";
+	const uint64_t at = (uintptr_t)mem;
+	uint8_t *there = access & ODP ? mem : away;
+	uint64_t first, second = 1000, old, was;
+	struct ibv_mr *mr;
+	struct pair p;
+
+	for (int i = 0; i < 2; i++)
+		madvise(i ? mem : other, HUGE, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	pattern_fill(other, second, 0, HUGE);
+	mr = reg(mem, HUGE, ALL | access);
+	up(&p);
+	is(rdma_write(&p, at, BUF, mr->rkey), 0, "%s, %s pages: written", kind,
+	   huge ? "huge" : "small");
+	first = key;
+	move(mem, away);
+	move(other, mem);
+	is(rdma_read(&p, at, BUF, mr->rkey), 0, "other memory has come there: read");
+	ok(pattern_check(p.buf[0] + BUF, access & ODP ? second : first, 0, BUF) < 0,
+	   "it is what is %s", access & ODP ? "there" : "pinned");
+	is(rdma_write(&p, at + PAGE, BUF, mr->rkey), 0, "written");
+	ok(pattern_check(there + PAGE, key, 0, BUF) < 0, "it is in the one");
+	ok(pattern_check(access & ODP ? away : mem, access & ODP ? first : second, 0, BUF) < 0,
+	   "and not in the other");
+	memcpy(&was, there, 8);
+	ok(fetch_add(&p, at, mr->rkey, 5, &old) && old == was, "added");
+	memcpy(&old, there, 8);
+	is(old - was, 5, "to that");
+	pair_destroy(&p);
+	dereg(mr);
+	munmap(mem, HUGE);
+	munmap(away, HUGE);
+}
+
+static void pinned_moved(void)
+{
+	moved(0, false);
+	moved(0, true);
+}
+
+static void odp_moved(void)
+{
+	if (!odp_there(&eb))
+		return;
+	moved(ODP, false);
+	moved(ODP, true);
+}
+
+#define SAME 64		/* pages */
+
+/* Pages that say the same become one, until somebody writes to one of them: by whatever way. */
+static void odp_merged(void)
+{
+	uint8_t *mem = map(SAME * PAGE);
+	const uint64_t at = (uintptr_t)mem;
+	uint64_t old, was, ours;
+	struct ibv_mr *mr;
+	struct pair p;
+	double end;
+	int i;
+
+	if (!odp_there(&eb))
+		return;
+	if (!sysfs("/sys/kernel/mm/ksm/pages_to_scan", "5000") ||
+	    !sysfs("/sys/kernel/mm/ksm/sleep_millisecs", "5") ||
+	    !sysfs("/sys/kernel/mm/ksm/run", "1") ||
+	    madvise(mem, SAME * PAGE, MADV_MERGEABLE)) {
+		skip("no KSM in this kernel", "pages that are merged");
+		return;
+	}
+	mr = reg(mem, SAME * PAGE, ALL | ODP);
+	up(&p);
+	pattern_fill(p.buf[0], ++key, 0, PAGE);
+	for (i = 0; i < SAME; i++)
+		if (rdma(&p, IBV_WR_RDMA_WRITE, 0, PAGE, at + i * PAGE, mr->rkey))
+			break;
+	is(i, SAME, "the same is written to %d pages", SAME);
+	ours = key;
+	for (end = now() + PATIENCE; now() < end; sleep_ms(10)) {
+		FILE *f = fopen("/sys/kernel/mm/ksm/pages_sharing", "r");
+		long n = 0;
+
+		if (f && fscanf(f, "%ld", &n) != 1)
+			n = 0;
+		if (f)
+			fclose(f);
+		if (n >= SAME - 2)
+			break;
+	}
+	ok(now() < end, "they are one");
+	is(rdma_read(&p, at, SAME * PAGE, mr->rkey), 0, "read");
+	for (i = 0; i < SAME && pattern_check(p.buf[0] + BUF + i * PAGE, ours, 0, PAGE) < 0; i++)
+		;
+	is(i, SAME, "pages that are what they were");
+	is(rdma_write(&p, at + 3 * PAGE, PAGE, mr->rkey), 0, "one is written to");
+	memcpy(&was, mem + 5 * PAGE, 8);
+	ok(fetch_add(&p, at + 5 * PAGE, mr->rkey, 1, &old) && old == was, "another is added to");
+	ok(pattern_check(mem + 3 * PAGE, key, 0, PAGE) < 0, "it is what was written");
+	memcpy(&old, mem + 5 * PAGE, 8);
+	is(old - was, 1, "and that what was added");
+	ok(pattern_check(mem + 5 * PAGE + 8, ours, 8, PAGE - 8) < 0, "and nothing else");
+	for (i = 0; i < SAME; i++)
+		if (i != 3 && i != 5 && pattern_check(mem + i * PAGE, ours, 0, PAGE) >= 0)
+			break;
+	is(i, SAME, "the others have nothing of it");
+	is(rdma_read(&p, at, SAME * PAGE, mr->rkey), 0, "read");
+	ok(!memcmp(p.buf[0] + BUF, mem, SAME * PAGE), "it is what the process has");
+	sysfs("/sys/kernel/mm/ksm/run", "2");
+	sysfs("/sys/kernel/mm/ksm/run", "0");
+	pair_destroy(&p);
+	dereg(mr);
+	munmap(mem, SAME * PAGE);
+}
+
 static const struct test tests[] = {
 	TEST(rereg),
 	TEST(rereg_traffic),
@@ -1187,6 +1518,11 @@ static const struct test tests[] = {
 	TEST(odp_advise_ends),
 	TEST(odp_secret),
 	TEST(odp_traffic),
+	TEST(pinned_stirred),
+	TEST(odp_stirred),
+	TEST(pinned_moved),
+	TEST(odp_moved),
+	TEST(odp_merged),
 };
 
 int main(int argc, char **argv)
