@@ -113,3 +113,26 @@ moving() {
 	sleep 0.05
 	[ "$(hw_counter roce0 tx_pkts)" -gt $((n + 5)) ]
 }
+
+# A program between $ends that goes on, through what lasts no longer than 8 times 1.07 s
+start() {
+	"$BIN/xfer" "${ends[@]}" -n 0 -e -q 2 -s 0-16K -o send,write,read --timeout 18 --retry 7 \
+		>"$TMP/program" 2>&1 &
+	program=$!
+	wait_for 60 moving || not_ok "$name: a program runs"
+}
+
+goes_on() { # NAME
+	if wait_for 60 moving && kill -0 "$program" 2>/dev/null; then
+		ok "$1: the program goes on"
+	else
+		not_ok "$1: the program goes on"
+		sed 's/^/#   /' "$TMP/program"
+	fi
+}
+
+stop_well() {
+	kill -INT "$program"
+	wait_pid 60 "$program"
+	is $? 0 "$name: all that the program has sent has arrived" || sed 's/^/#   /' "$TMP/program"
+}
