@@ -365,7 +365,7 @@ static void options(void)
 							    udp, len)));
 			}
 			emit(ip, total, -1);
-			is_not(names[v6()][kind], NULL, before);
+			is_not(names[v6()][kind], "rx_malformed", before);
 		}
 	}
 	down();
@@ -434,7 +434,7 @@ static void fragments(void)
 		}
 		/* whose header the stack leaves there */
 		if (ways[i].lost || num == 1)
-			is_not(ways[i].what, NULL, before);
+			is_not(ways[i].what, ways[i].lost ? NULL : "rx_malformed", before);
 		else
 			is_taken(ways[i].what);
 	}

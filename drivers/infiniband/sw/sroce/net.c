@@ -1068,6 +1068,9 @@ static void rx_skb(struct net *net, struct sk_buff *skb, u32 off, bool ipv6)
 
 	if (!rx.sdev)
 		return;
+	/* with options or extension headers it is no RoCE packet: the ICRC has no place for them */
+	if (off != (ipv6 ? WIRE_IP6_LEN : WIRE_IP4_LEN) + WIRE_UDP_LEN)
+		goto malformed;
 	if (ntohs(udp->len) != seg + WIRE_UDP_LEN)
 		goto malformed;
 	if (skb_is_gso(skb)) {
@@ -1190,7 +1193,6 @@ static unsigned int sroce_hook4(void *priv, struct sk_buff *skb,
 {
 	const struct iphdr *ip = ip_hdr(skb);
 
-	/* with options it is no RoCE packet: the ICRC has no place for them */
 	if (ip->protocol != IPPROTO_UDP || ip->ihl != WIRE_IP4_LEN / 4)
 		return NF_ACCEPT;
 	return rx_steal(state, skb, WIRE_IP4_LEN, false);
@@ -1229,8 +1231,7 @@ static int sock_rcv(struct sock *sk, struct sk_buff *skb)
 	const bool ipv6 = sk->sk_family == AF_INET6;
 	const u32 ip_len = skb_transport_offset(skb) - skb_network_offset(skb);
 
-	if (ip_len != (ipv6 ? WIRE_IP6_LEN : WIRE_IP4_LEN) ||
-	    skb_orphan_frags_rx(skb, GFP_ATOMIC)) {
+	if (skb_orphan_frags_rx(skb, GFP_ATOMIC)) {
 		kfree_skb(skb);
 		return 0;
 	}
