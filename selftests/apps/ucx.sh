@@ -21,8 +21,8 @@ uct() { # TRANSPORT TEST ARGS...
 
 	shift 2
 	port=$((port + 1))
-	pair $port ucx_perftest -p $port -d roce1:1 -x "$tl" -- \
-		ucx_perftest -p $port -d roce0:1 -x "$tl" -t "$test" -w 10 -f "$@" 192.168.77.2
+	pair $port ucx_perftest -P 0 -p $port -d roce1:1 -x "$tl" -- \
+		ucx_perftest -P 0 -p $port -d roce0:1 -x "$tl" -t "$test" -w 10 -f "$@" 192.168.77.2
 }
 
 ucp() { # TRANSPORTS TEST ARGS...
@@ -30,8 +30,8 @@ ucp() { # TRANSPORTS TEST ARGS...
 
 	shift 2
 	port=$((port + 1))
-	pair $port env UCX_TLS="$tls" UCX_NET_DEVICES=roce1:1 ucx_perftest -p $port -- \
-		env UCX_TLS="$tls" UCX_NET_DEVICES=roce0:1 ucx_perftest -p $port -t "$test" -w 10 -f "$@" 192.168.77.2
+	pair $port env UCX_TLS="$tls" UCX_NET_DEVICES=roce1:1 ucx_perftest -P 0 -p $port -- \
+		env UCX_TLS="$tls" UCX_NET_DEVICES=roce0:1 ucx_perftest -P 0 -p $port -t "$test" -w 10 -f "$@" 192.168.77.2
 }
 
 for tl in rc_verbs ud_verbs; do
