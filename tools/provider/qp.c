@@ -38,8 +38,9 @@ static_assert(sizeof(struct sroce_create_qp_full_cmd) ==
 #define SROCE_QP_EX_FIRST	offsetof(struct ibv_qp_ex, wr_flush)
 
 #if IBVERBS_PABI_VERSION == 34 && defined(__LP64__)
-static_assert(SROCE_QP_EX_FIRST == 352 &&
-	      offsetof(struct verbs_qp, comp_mask) == 360,
+/* the mutex has 40 bytes on most processors, and 48 on arm64 */
+static_assert(SROCE_QP_EX_FIRST == 312 + sizeof(pthread_mutex_t) &&
+	      offsetof(struct verbs_qp, comp_mask) == 320 + sizeof(pthread_mutex_t),
 	      "not the queue pair that rdma-core 56.1 has");
 #endif
 
