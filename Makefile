@@ -8,9 +8,10 @@ MAKEFLAGS += --no-print-directory
 top := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
 src := drivers/infiniband/sw/sroce
 
-# The running kernel's headers, or else the newest there are.
+# The running kernel's headers, or else the newest there are of Debian's for this machine.
+debarch := $(shell dpkg --print-architecture 2>/dev/null)
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
-	$(shell ls -d /usr/src/linux-headers-*-amd64 2>/dev/null | grep -v -e -rt- -e -cloud- | sort -Vr))
+	$(shell ls -d /usr/src/linux-headers-*[0-9]-$(debarch) 2>/dev/null | sort -Vr))
 release = $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' $(KDIR)/include/generated/utsrelease.h 2>/dev/null)
 
 # Where the module is built. Kernels of one name need one each: set it.
@@ -179,7 +180,7 @@ uninstall:
 demo: lab
 	@tools/lab/vm -i -k $(lab_kernel) -- tools/lab/demo.sh
 
-#: check      run the tests, in VMs where they need one; T=subject/name for one; KERNEL=trixie or sid
+#: check      run the tests, in VMs where they need one; T=subject/name for one; KERNEL=trixie, sid or trixie-arm64
 check: tests
 	@selftests/run -k $(KERNEL) $(T)
 
