@@ -11,7 +11,7 @@ src := drivers/infiniband/sw/sroce
 # The running kernel's headers, or else the newest there are of Debian's for this machine.
 debarch := $(shell dpkg --print-architecture 2>/dev/null)
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
-	$(shell ls -d /usr/src/linux-headers-*[0-9]-$(debarch) 2>/dev/null | sort -Vr))
+	$(shell ls -d /usr/src/linux-headers-*-$(debarch) 2>/dev/null | grep -v -e -rt- -e -cloud- | sort -Vr))
 release = $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' $(KDIR)/include/generated/utsrelease.h 2>/dev/null)
 
 # Where the module is built. Kernels of one name need one each: set it.

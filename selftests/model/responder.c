@@ -6,8 +6,6 @@
 
 #define rq (&w.rq)
 
-#define SYNDROME_ACK	(WIRE_AETH_ACK | WIRE_AETH_CREDIT_INVALID)
-
 /* recv.c */
 
 /* A NAK outranks the acknowledgement that it implies, and a later NAK it. */
@@ -25,7 +23,7 @@ static void advance(u32 num)
 	rq->nak_sent = false;
 	rq->not_ready = false;
 	if (rq->respond && !wire_aeth_is_ack(rq->syndrome))
-		rq->syndrome = SYNDROME_ACK;
+		rq->syndrome = WIRE_AETH_PURE_ACK;
 }
 
 static void executed(const struct wire_pkt *pkt)
@@ -38,7 +36,7 @@ static void executed(const struct wire_pkt *pkt)
 		check_message(pkt);
 	}
 	if (pkt->ackreq)
-		respond(SYNDROME_ACK);
+		respond(WIRE_AETH_PURE_ACK);
 }
 
 /* sroce_mr_get_remote(): there is one region, and who names it has all rights */
@@ -353,7 +351,7 @@ static void recv_reliable(struct rx *rx)
 		seen[SEEN_DUPLICATE]++;
 		if (!recv_ops[pkt->op->class].resource) {
 			rq->twice++;
-			respond(SYNDROME_ACK);
+			respond(WIRE_AETH_PURE_ACK);
 			return;
 		}
 		seen[SEEN_REPLAYED] += resp_again(pkt);
@@ -390,7 +388,7 @@ static void recv_kept(void)
 		rq->filled_psn = wire_psn_add(rq->epsn, -1U);
 	}
 	if (rq->ack_psn != ack_psn)
-		respond(SYNDROME_ACK);
+		respond(WIRE_AETH_PURE_ACK);
 	/*
 	 * What comes next has not come. If that is behind what had been kept, or
 	 * somebody asks, it is missing; else it may well be on its way, behind
@@ -597,7 +595,7 @@ static void read_packet(const struct res *res, u32 k, struct burst *b)
 	u32 pad = -payload & 3;
 	u8 *p = burst_reserve(b, hdr + payload + pad + WIRE_ICRC_LEN);
 
-	put_response(p, operation, pad, wire_psn_add(res->psn, k), SYNDROME_ACK, res->msn);
+	put_response(p, operation, pad, wire_psn_add(res->psn, k), WIRE_AETH_PURE_ACK, res->msn);
 	if (payload)
 		memcpy(p + hdr, run_mr_remote(res->rkey, res->va + off, payload), payload);
 	memset(p + hdr + payload, 0, pad);
@@ -621,7 +619,7 @@ static void write_res(struct res *res, struct burst *b)
 			read_packet(res, res->next++, b);
 		return;
 	}
-	write_small(WIRE_ATOMIC_ACKNOWLEDGE, res->psn, SYNDROME_ACK, res->msn, res->orig, b);
+	write_small(WIRE_ATOMIC_ACKNOWLEDGE, res->psn, WIRE_AETH_PURE_ACK, res->msn, res->orig, b);
 	res->next++;
 }
 

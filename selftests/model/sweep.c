@@ -295,7 +295,7 @@ void gaps_repaired(u32 end, ktime_t now)
 
 	/* the oldest packet is in the first gap, or in none */
 	if (sq->sweep.num && gap_has(gap, sq->psn_una) &&
-	    wire_psn_diff(end, wire_psn_add(gap->psn, gap->num)) >= 0)
+	    wire_psn_diff(end, gap_end(gap)) >= 0)
 		gaps_sent(gap, now);
 }
 
@@ -426,7 +426,7 @@ void gaps_await(void)
 		sq->repair.probe_due = min(sq->repair.probe_due, gap->sent + sq->order.wait);
 }
 
-static void sweep_gaps(const struct wire_gaps *gaps, bool implied)
+static void take_gaps(const struct wire_gaps *gaps, bool implied)
 {
 	merge(gaps, implied);
 	gaps_await();
@@ -475,7 +475,7 @@ void gaps_report(const struct rx *rx)
 	gaps_arrived(wire_psn_add(sq->psn_una, gaps.end));
 	if (timed_arrived(&gaps))
 		retry_arrived();
-	sweep_gaps(&gaps, false);
+	take_gaps(&gaps, false);
 }
 
 void gaps_implied(void)
@@ -489,7 +489,7 @@ void gaps_implied(void)
 		return;
 	if (timed_arrived(&gaps))
 		retry_arrived();
-	sweep_gaps(&gaps, true);
+	take_gaps(&gaps, true);
 }
 
 void gaps_request(u32 psn)

@@ -221,6 +221,8 @@ static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_at
 	if (speed_known(ndev))
 		err = ib_get_eth_speed(ibdev, port, &attr->active_speed, &attr->active_width);
 	dev_put(ndev);
+	/* not every change of it is told of: who asks the port mends it as well */
+	WRITE_ONCE(to_sdev(ibdev)->line_rate, port_speed(attr) * (100 * 1000 * 1000 / BITS_PER_BYTE));
 	return err == -ENODEV ? 0 : err;
 }
 
@@ -249,10 +251,9 @@ int sroce_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed)
  */
 void sroce_line_rate_ask(struct sroce_dev *sdev)
 {
-	u64 speed;
+	struct ib_port_attr attr = {};
 
-	sroce_query_port_speed(&sdev->ibdev, 1, &speed);
-	WRITE_ONCE(sdev->line_rate, speed * (100 * 1000 * 1000 / BITS_PER_BYTE));
+	sroce_query_port(&sdev->ibdev, 1, &attr);
 }
 
 static int sroce_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)

@@ -303,7 +303,10 @@ void sroce_doorbell_help(bool awaits)
 	local_bh_enable();
 }
 
-/* Note in @polled what the program has taken from @cq. Return: the last; and @any, since then? */
+/*
+ * Note in @polled up to where the program has polled @cq; @any says whether it has since then. Return:
+ * it has, and has taken all there is.
+ */
 static bool note_polled(struct sroce_cq *cq, u32 *polled, bool *any)
 {
 	bool dry;

@@ -262,9 +262,9 @@ int sroce_fast_register(struct sroce_qp *qp, const struct sroce_send_wqe *wqe)
  * BH is off, and no region held. A region without remote access has no R_Key. Its L_Key has the
  * same value, but the peer must not learn or use that.
  *
- * Its owner may take back what is not registered, and by any of the region's keys: consumers do so before
- * each REG_MR, the first one as well, and after requests have been flushed they do not know which of
- * their keys was the last that came to be.
+ * Its owner may take back what is not registered, and by any of the region's keys: consumers do
+ * so before each REG_MR, the first one as well, and after requests have been flushed they do not
+ * know which of their keys was the last that came to be.
  *
  * Return: 0, and no other CPU copies through the key any more; or -EINVAL.
  */

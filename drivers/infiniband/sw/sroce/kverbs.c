@@ -151,16 +151,17 @@ static void put_atomic(struct sroce_send_wqe *wqe, const struct ib_send_wr *wr)
 }
 
 /*
- * Masked atomics are no operations of IBTA. With masks that leave all of the quadword to them they do
- * what IBTA's do, and RDS has no others.
+ * Masked atomics are no operations of IBTA. With masks that leave all of the quadword to them they
+ * do what IBTA's do, and RDS posts all of its own so. Programs of RDS may name others.
  */
 static int put_masked_atomic(struct sroce_send_wqe *wqe, const struct ib_send_wr *wr)
 {
 	const struct ib_atomic_wr *atomic = atomic_wr(wr);
 	const bool swap = wr->opcode == IB_WR_MASKED_ATOMIC_CMP_AND_SWP;
 
-	/* where a sum carries: nowhere but at its end */
-	if (swap ? ~atomic->compare_add_mask || ~atomic->swap_mask : atomic->compare_add_mask)
+	/* the bits that a sum does not carry out of: the last one never does */
+	if (swap ? ~atomic->compare_add_mask || ~atomic->swap_mask :
+		   atomic->compare_add_mask & ~BIT_ULL(63))
 		return -EOPNOTSUPP;
 	wqe->opcode = swap ? IB_WR_ATOMIC_CMP_AND_SWP : IB_WR_ATOMIC_FETCH_AND_ADD;
 	put_atomic(wqe, wr);

@@ -1224,7 +1224,8 @@ static const struct nf_hook_ops sroce_hooks[] = {
 
 /*
  * What reaches the socket has passed no hook of ours: it has options or extension headers, and is
- * no RoCE packet; or an ipvlan in L3S mode has taken it to another namespace behind LOCAL_IN.
+ * no RoCE packet; or it was in fragments of IPv6, put together behind LOCAL_IN; or an ipvlan in L3S
+ * mode has taken it to another namespace there.
  */
 static int sock_rcv(struct sock *sk, struct sk_buff *skb)
 {

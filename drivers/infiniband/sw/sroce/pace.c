@@ -456,7 +456,8 @@ static void raise_for_time(const struct sroce_qp *qp, struct sroce_pace *p, ktim
  */
 static u64 window_rate(const struct sroce_qp *qp)
 {
-	const u64 bytes = (u64)READ_ONCE(qp->sq.cwnd.pkts) * (qp->mtu + PKT_OVERHEAD);
+	const u64 bytes = (u64)READ_ONCE(qp->sq.cwnd.pkts) *
+			  (READ_ONCE(qp->mtu) + PKT_OVERHEAD);
 	const u64 ns = READ_ONCE(qp->sq.srtt);
 
 	if (READ_ONCE(qp->rq.num_owed))

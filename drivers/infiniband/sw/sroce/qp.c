@@ -522,7 +522,7 @@ static bool has_type(enum ib_qp_type type, bool program)
 /* No path yet, or no more: requests are flushed, and counted in packets. */
 static void no_peer(struct sroce_qp *qp)
 {
-	qp->mtu = ib_mtu_enum_to_int(IB_MTU_256);
+	WRITE_ONCE(qp->mtu, ib_mtu_enum_to_int(IB_MTU_256));
 	qp->dqpn = 0;
 }
 
@@ -697,37 +697,38 @@ static int check_attr(const struct sroce_qp *qp, const struct ib_qp_attr *attr, 
 	return 0;
 }
 
-#define COPY_ATTR(to, from, mask, bit, field)				\
+#define KEEP(bit, field)						\
 	do {								\
-		if ((mask) & (bit))					\
-			(to)->field = (from)->field;			\
+		if (mask & (bit))					\
+			to->field = attr->field;			\
 	} while (0)
 
 static void keep_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	struct ib_qp_attr *to = &qp->attr;
 
-	COPY_ATTR(to, attr, mask, IB_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
-	COPY_ATTR(to, attr, mask, IB_QP_ACCESS_FLAGS, qp_access_flags);
-	COPY_ATTR(to, attr, mask, IB_QP_PKEY_INDEX, pkey_index);
-	COPY_ATTR(to, attr, mask, IB_QP_PORT, port_num);
-	COPY_ATTR(to, attr, mask, IB_QP_QKEY, qkey);
-	COPY_ATTR(to, attr, mask, IB_QP_PATH_MTU, path_mtu);
-	COPY_ATTR(to, attr, mask, IB_QP_TIMEOUT, timeout);
-	COPY_ATTR(to, attr, mask, IB_QP_RETRY_CNT, retry_cnt);
-	COPY_ATTR(to, attr, mask, IB_QP_RNR_RETRY, rnr_retry);
-	COPY_ATTR(to, attr, mask, IB_QP_MIN_RNR_TIMER, min_rnr_timer);
-	COPY_ATTR(to, attr, mask, IB_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
-	COPY_ATTR(to, attr, mask, IB_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
-	COPY_ATTR(to, attr, mask, IB_QP_DEST_QPN, dest_qp_num);
-	COPY_ATTR(to, attr, mask, IB_QP_RQ_PSN, rq_psn);
-	COPY_ATTR(to, attr, mask, IB_QP_SQ_PSN, sq_psn);
+	KEEP(IB_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
+	KEEP(IB_QP_ACCESS_FLAGS, qp_access_flags);
+	KEEP(IB_QP_PKEY_INDEX, pkey_index);
+	KEEP(IB_QP_PORT, port_num);
+	KEEP(IB_QP_QKEY, qkey);
+	KEEP(IB_QP_PATH_MTU, path_mtu);
+	KEEP(IB_QP_TIMEOUT, timeout);
+	KEEP(IB_QP_RETRY_CNT, retry_cnt);
+	KEEP(IB_QP_RNR_RETRY, rnr_retry);
+	KEEP(IB_QP_MIN_RNR_TIMER, min_rnr_timer);
+	KEEP(IB_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+	KEEP(IB_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+	KEEP(IB_QP_DEST_QPN, dest_qp_num);
+	KEEP(IB_QP_RQ_PSN, rq_psn);
+	KEEP(IB_QP_SQ_PSN, sq_psn);
 	if (mask & IB_QP_AV) {
 		to->ah_attr = attr->ah_attr;
 		/* the core keeps the reference on the GID, not we */
 		to->ah_attr.grh.sgid_attr = NULL;
 	}
 }
+#undef KEEP
 
 static void set_path(struct sroce_path *to, const struct sroce_path *path)
 {
@@ -742,7 +743,7 @@ static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int m
 	struct sroce_sq *sq = &qp->sq;
 
 	if (mask & IB_QP_PATH_MTU)
-		qp->mtu = ib_mtu_enum_to_int(attr->path_mtu);
+		WRITE_ONCE(qp->mtu, ib_mtu_enum_to_int(attr->path_mtu));
 	if (mask & IB_QP_DEST_QPN)
 		qp->dqpn = attr->dest_qp_num;
 	if (mask & IB_QP_AV) {
@@ -928,7 +929,7 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 		keep_attr(qp, attr, mask);
 		/* a datagram has no path MTU of its own */
 		if (qp->transport == WIRE_UD && next == IB_QPS_RTR)
-			qp->mtu = port_mtu;
+			WRITE_ONCE(qp->mtu, port_mtu);
 		apply_attr(qp, attr, mask, &path);
 		if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
 			res = set_resources(qp, res, attr->max_dest_rd_atomic);

@@ -1017,8 +1017,8 @@ enum sroce_sq_flag {
  * @repair: the packet that is missing, sent again alone before that
  * @cwnd: how much may be under way
  * @stream: the doorbells of this queue pair; its rung is written by who has rung
- * @resumed: when the last was done with, and the program had the CPU again, if it was handed over; by
- *	who has rung
+ * @resumed: when the last was done with, and the program had the CPU again, if it was handed
+ *	over; by who has rung
  * @gap: from one doorbell of a stream to the next, in nanoseconds, smoothed
  * @heard: struct sroce_rq.news as the last doorbell found it
  * @polled: what the program had taken from its completion queue by then

@@ -275,7 +275,7 @@ static void wq_reset(struct sroce_wq *wq)
 
 static int wq_set_state(struct sroce_wq *wq, const struct ib_wq_attr *attr, u32 mask)
 {
-	/* For who has not said it, the core says what it was before: it may have failed meanwhile. */
+	/* The core fills in what it was for who has not said it: it may have failed meanwhile. */
 	if (mask & IB_WQ_CUR_STATE && attr->curr_wq_state != wq->ibwq.state)
 		return -EINVAL;
 	switch (attr->wq_state) {
