@@ -148,10 +148,9 @@ static size_t packet(uint8_t *ip, bool df)
 	return total;
 }
 
-static void udp_sum(uint8_t *ip, size_t total)
+static void udp_sum(uint8_t *ip, size_t total, uint8_t *udp)
 {
-	uint8_t *udp = ip + ip_len();
-	const size_t len = total - ip_len();
+	const size_t len = ip + total - udp;
 	uint32_t sum = IPPROTO_UDP + len;
 
 	put16(udp + 6, 0);
@@ -242,12 +241,12 @@ static void sums(void)
 	emit(ip, total, -1);
 	is_taken("no UDP checksum");
 	total = packet(ip, true);
-	udp_sum(ip, total);
+	udp_sum(ip, total, ip + ip_len());
 	emit(ip, total, -1);
 	is_taken("a right one");
 	counts(before);
 	total = packet(ip, true);
-	udp_sum(ip, total);
+	udp_sum(ip, total, ip + ip_len());
 	ip[ip_len() + 7] ^= 1;
 	emit(ip, total, -1);
 	is_not("a wrong one", "rx_csum_errors", before);
@@ -357,13 +356,8 @@ static void options(void)
 			if (all)
 				memcpy(ip + total - 4, &v, 4);
 			/* which IPv6's sockets would want */
-			if (v6()) {
-				uint8_t *udp = ip + IP6 + sizeof(pad);
-				const size_t len = total - IP6 - sizeof(pad);
-
-				put16(udp + 6, folded(add16(add16(IPPROTO_UDP + len, ip + 8, 32),
-							    udp, len)));
-			}
+			if (v6())
+				udp_sum(ip, total, ip + IP6 + sizeof(pad));
 			emit(ip, total, -1);
 			is_not(names[v6()][kind], "rx_malformed", before);
 		}
@@ -423,7 +417,7 @@ static void fragments(void)
 		if (num == 1 && !v6())
 			continue;
 		if (ways[i].sum)
-			udp_sum(ip, total);
+			udp_sum(ip, total, ip + ip_len());
 		counts(before);
 		for (size_t k = 0; k < num; k++) {
 			const size_t which = ways[i].backwards ? num - 1 - k : k;

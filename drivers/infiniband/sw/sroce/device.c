@@ -243,19 +243,6 @@ int sroce_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed)
 	return err;
 }
 
-/**
- * sroce_line_rate_ask - how fast is a link's netdev now?
- * @sdev: the link
- *
- * For the rate of its queue pairs (pace.c), which can't ask. Takes RTNL.
- */
-void sroce_line_rate_ask(struct sroce_dev *sdev)
-{
-	struct ib_port_attr attr = {};
-
-	sroce_query_port(&sdev->ibdev, 1, &attr);
-}
-
 static int sroce_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 {
 	if (index)

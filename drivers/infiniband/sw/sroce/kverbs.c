@@ -147,7 +147,7 @@ static void put_atomic(struct sroce_send_wqe *wqe, const struct ib_send_wr *wr)
 	wqe->remote_addr = atomic->remote_addr;
 	wqe->rkey = atomic->rkey;
 	wqe->compare_add = atomic->compare_add;
-	wqe->swap = wr->opcode == IB_WR_ATOMIC_CMP_AND_SWP ? atomic->swap : 0;
+	wqe->swap = wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP ? atomic->swap : 0;
 }
 
 /*
@@ -165,7 +165,6 @@ static int put_masked_atomic(struct sroce_send_wqe *wqe, const struct ib_send_wr
 		return -EOPNOTSUPP;
 	wqe->opcode = swap ? IB_WR_ATOMIC_CMP_AND_SWP : IB_WR_ATOMIC_FETCH_AND_ADD;
 	put_atomic(wqe, wr);
-	wqe->swap = swap ? atomic->swap : 0;
 	return 0;
 }
 

@@ -77,8 +77,10 @@ static void gids_work(struct work_struct *work)
 static void rate_work(struct work_struct *work)
 {
 	struct sroce_dev *sdev = container_of(work, struct sroce_dev, rate_work);
+	struct ib_port_attr attr;
 
-	sroce_line_rate_ask(sdev);
+	/* the port notes its netdev's speed when it is asked for it (pace.c) */
+	ib_query_port(&sdev->ibdev, 1, &attr);
 	ib_device_put(&sdev->ibdev);
 }
 
@@ -269,8 +271,6 @@ int sroce_enable_driver(struct ib_device *ibdev)
 	struct net_device *ndev;
 	int err = 0;
 
-	/* for queue pairs that are notified before rate_work has run */
-	sroce_line_rate_ask(sdev);
 	rtnl_lock();
 	ndev = ib_device_get_netdev(ibdev, 1);
 	if (ndev && ndev->reg_state == NETREG_REGISTERED &&

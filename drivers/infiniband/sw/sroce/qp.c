@@ -700,13 +700,11 @@ static int check_attr(const struct sroce_qp *qp, const struct ib_qp_attr *attr, 
 #define KEEP(bit, field)						\
 	do {								\
 		if (mask & (bit))					\
-			to->field = attr->field;			\
+			qp->attr.field = attr->field;			\
 	} while (0)
 
 static void keep_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
-	struct ib_qp_attr *to = &qp->attr;
-
 	KEEP(IB_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
 	KEEP(IB_QP_ACCESS_FLAGS, qp_access_flags);
 	KEEP(IB_QP_PKEY_INDEX, pkey_index);
@@ -723,9 +721,9 @@ static void keep_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int ma
 	KEEP(IB_QP_RQ_PSN, rq_psn);
 	KEEP(IB_QP_SQ_PSN, sq_psn);
 	if (mask & IB_QP_AV) {
-		to->ah_attr = attr->ah_attr;
+		qp->attr.ah_attr = attr->ah_attr;
 		/* the core keeps the reference on the GID, not we */
-		to->ah_attr.grh.sgid_attr = NULL;
+		qp->attr.ah_attr.grh.sgid_attr = NULL;
 	}
 }
 #undef KEEP

@@ -1750,7 +1750,6 @@ void sroce_port_event(struct ib_device *ibdev, struct net_device *ndev, unsigned
 extern const struct ib_device_ops sroce_dev_ops;
 bool sroce_port_up(const struct net_device *ndev);
 int sroce_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed);
-void sroce_line_rate_ask(struct sroce_dev *sdev);
 enum ib_mtu sroce_port_mtu(struct ib_device *ibdev);
 bool sroce_take(atomic_t *count, int max);
 void sroce_dev_gone(struct sroce_dev *sdev);
