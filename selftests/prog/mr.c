@@ -886,11 +886,13 @@ static void odp_shared(void)
 	close(fd);
 }
 
-#define FAR (1200 * 2 * BUF)
+/* more chunks of address space (2 MiB each) than are kept when they are empty */
+#define CHUNK ((size_t)2 << 20)
+#define FAR (1200 * CHUNK)
 
 static void odp_implicit(void)
 {
-	uint8_t *mem = map(8 * BUF), *far;
+	uint8_t *mem = map(8 * BUF), *space, *far;
 	struct ibv_mr *mr;
 	struct pair p;
 	size_t i;
@@ -912,20 +914,20 @@ static void odp_implicit(void)
 	refused(-PAGE, mr->rkey, 8, IBV_WR_RDMA_WRITE, "the kernel's");
 	refused((1UL << 47) - 8, mr->rkey, 16, IBV_WR_RDMA_WRITE, "up to the kernel's");
 
-	/* more chunks of address space than are kept when they are empty */
-	far = mmap(NULL, FAR, PROT_READ | PROT_WRITE,
-		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (far == MAP_FAILED)
+	space = mmap(NULL, FAR + CHUNK, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (space == MAP_FAILED)
 		die("mmap");
-	for (i = 0; i < FAR; i += 2 * BUF) {
+	/* a huge page that is given back in part is no smaller: they would be all of the memory */
+	far = (uint8_t *)(((uintptr_t)space + CHUNK - 1) & -CHUNK);
+	for (i = 0; i < FAR; i += CHUNK) {
 		if (rdma_write(&p, (uintptr_t)far + i, 64, mr->rkey) ||
 		    pattern_check(far + i, key, 0, 64) >= 0)
 			break;
-		/* a huge page is no smaller for one of its pages */
-		madvise(far + i, 2 * BUF, MADV_DONTNEED);
+		madvise(far + i, CHUNK, MADV_DONTNEED);
 	}
 	is(i, FAR, "here and there");
-	munmap(far, FAR);
+	munmap(space, FAR + CHUNK);
 	pair_destroy(&p);
 	dereg(mr);
 }
