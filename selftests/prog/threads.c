@@ -4,6 +4,7 @@
  * by one shared queue, and poll one completion queue, which is resized meanwhile. Each request
  * completes once, each thread's in the order that it posted them, with its own data.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -411,6 +413,134 @@ static void one_srq_resized(void)
 	work(4, false, true, true);
 }
 
+/*
+ * A thread that hardly gets the processor posts a stream, and is kept from running wherever it
+ * is, in the midst of a doorbell, too. What another one posts meanwhile does not wait for it.
+ */
+#define STALLED_TRIES	41
+#define STALLED_LONG	0.3	/* seconds: nothing here takes as long but the scheduler */
+
+struct stalled {
+	struct pair p;
+	struct ibv_mr *target;		/* a word for each of the two */
+	atomic_bool stop;
+	atomic_ulong streamed;
+};
+
+static void on_cpu(int cpu, int policy)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	errno = pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+	if (!errno)
+		errno = pthread_setschedparam(pthread_self(), policy, &(struct sched_param) {});
+	if (errno)
+		die("on processor %d", cpu);
+}
+
+static int post_word(struct stalled *st, unsigned int who, uint64_t value, int flags)
+{
+	uint64_t *target = (uint64_t *)st->target->addr + who;
+
+	return POST(st->p.qp[0], .opcode = IBV_WR_RDMA_WRITE, .send_flags = flags | IBV_SEND_INLINE,
+		    .num_sge = 1, .sg_list = SGE(&value, sizeof(value), 0),
+		    .wr.rdma = { .remote_addr = (uintptr_t)target, .rkey = st->target->rkey });
+}
+
+static void *streams(void *arg)
+{
+	struct stalled *st = arg;
+	struct ibv_wc wc;
+	int n;
+
+	on_cpu(0, SCHED_IDLE);
+	while (!atomic_load(&st->stop)) {
+		const unsigned long i = atomic_load(&st->streamed);
+		int err = post_word(st, 0, i, i % 32 ? 0 : IBV_SEND_SIGNALED);
+
+		if (!err)
+			atomic_store(&st->streamed, i + 1);
+		else if (err != ENOMEM)
+			die("post_send: %s", strerror(err));
+		else if ((n = ibv_poll_cq(st->p.scq[0], 1, &wc)) < 0 || (n && wc.status))
+			die("a completion: %d, %s", n, ibv_wc_status_str(wc.status));
+	}
+	return NULL;
+}
+
+static void *hogs(void *arg)
+{
+	struct stalled *st = arg;
+
+	on_cpu(0, SCHED_OTHER);
+	while (!atomic_load(&st->stop))
+		;
+	return NULL;
+}
+
+/* Return: how long the word took to get there, seconds. */
+static double word_arrives(struct stalled *st, uint64_t value)
+{
+	const volatile uint64_t *target = (uint64_t *)st->target->addr + 1;
+	double since;
+	int err;
+
+	while ((err = post_word(st, 1, value, 0)) == ENOMEM)
+		sched_yield();
+	errno = err;
+	if (err)
+		die("post_send");
+	since = now();
+	while (*target != value)
+		if (now() - since > PATIENCE)
+			return PATIENCE;
+	return now() - since;
+}
+
+static void stalled(void)
+{
+	const struct pair_opts o = { .sge = 1, .sq = 256, .rq = 1, .buf = 64,
+				     .inl = sizeof(uint64_t) };
+	struct stalled st = {};
+	pthread_t streamer, hog;
+	unsigned int i, slow = 0, lost = 0;
+	double took, worst = 0;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+		skip("one processor", "nor do they wait for who is kept from running");
+		return;
+	}
+	pair_create(&st.p, &ea, &eb, &o);
+	pair_connect(&st.p);
+	st.target = mr_make(&eb, 2 * sizeof(uint64_t), IBV_ACCESS_REMOTE_WRITE);
+	if (pthread_create(&streamer, NULL, streams, &st))
+		die("pthread_create");
+	while (atomic_load(&st.streamed) < 1000)
+		sleep_ms(1);
+	if (pthread_create(&hog, NULL, hogs, &st))
+		die("pthread_create");
+	on_cpu(1, SCHED_OTHER);
+	for (i = 1; i <= STALLED_TRIES && !lost; i++) {
+		/* long enough for it to get on meanwhile */
+		sleep_ms(100 + 10 * i);
+		took = word_arrives(&st, i);
+		slow += took > STALLED_LONG;
+		lost += took >= PATIENCE;
+		worst = took > worst ? took : worst;
+	}
+	atomic_store(&st.stop, true);
+	pthread_join(streamer, NULL);
+	pthread_join(hog, NULL);
+	diag("%lu streamed, the longest took %.1f ms, %u of %u more than %.0f", st.streamed,
+	     worst * 1e3, slow, STALLED_TRIES, STALLED_LONG * 1e3);
+	is(lost, 0, "words that never came");
+	ok(slow <= 2, "nor do they wait for who is kept from running");
+	mr_drop(st.target);
+	pair_destroy(&st.p);
+}
+
 static const struct test tests[] = {
 	TEST(one_qp),
 	TEST(one_qp_resized),
@@ -418,6 +548,7 @@ static const struct test tests[] = {
 	TEST(one_cq_resized),
 	TEST(one_srq),
 	TEST(one_srq_resized),
+	TEST(stalled),
 };
 
 int main(int argc, char **argv)

@@ -8,5 +8,5 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts threads
-tests_of threads one_qp one_qp_resized one_cq one_cq_resized one_srq one_srq_resized
+tests_of threads one_qp one_qp_resized one_cq one_cq_resized one_srq one_srq_resized stalled
 done_testing

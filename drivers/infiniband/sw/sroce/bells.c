@@ -107,11 +107,11 @@ static bool bells_judge(struct sroce_bells *b, bool waited, u32 n)
 	return runs;
 }
 
-/* A timer that runs is left alone: it fires early, once, and goes on for the rest. */
+/* A timer that fires early is left alone: it does so once, and goes on for the rest. */
 static void bells_arm(struct sroce_bells *b)
 {
 	b->due = ktime_add_ns(b->stream.rung, BELLS_LINGER_NS);
-	if (!hrtimer_is_queued(&b->timer))
+	if (!hrtimer_is_queued(&b->timer) || ktime_after(hrtimer_get_expires(&b->timer), b->due))
 		hrtimer_start(&b->timer, b->due, HRTIMER_MODE_ABS_SOFT);
 }
 
@@ -275,23 +275,34 @@ static void bells_task(struct tasklet_struct *task)
 		tasklet_schedule(&b->task);
 }
 
+/* The program has had its time. Return: when to look again, if it rings right now; else 0. */
+static ktime_t bells_over(struct sroce_bells *b, ktime_t now)
+{
+	if (!atomic_read(&b->ringing)) {
+		set_bit(SROCE_BELLS_LATE, &b->flags);
+		tasklet_schedule(&b->task);
+		return 0;
+	}
+	/* it starts anew at the end of that, which need not come soon: see doorbell.c */
+	if (ktime_after(now, ktime_add_ns(b->due, SROCE_DOORBELL_STUCK_NS)))
+		tasklet_schedule(&b->task);
+	return ktime_add_ns(now, SROCE_DOORBELL_STUCK_NS);
+}
+
 static enum hrtimer_restart bells_timer(struct hrtimer *timer)
 {
 	struct sroce_bells *b = container_of(timer, struct sroce_bells, timer);
-	enum hrtimer_restart restart = HRTIMER_NORESTART;
+	const ktime_t now = ktime_get();
+	ktime_t next = 0;
 
 	spin_lock(&b->lock);
-	if (!b->stream.lingers || hrtimer_is_queued(timer) || atomic_read(&b->ringing)) {
-		/* at the end of a doorbell that is being rung, time starts anew */
-	} else if (ktime_before(ktime_get(), b->due)) {
-		hrtimer_set_expires(timer, b->due);
-		restart = HRTIMER_RESTART;
-	} else {
-		set_bit(SROCE_BELLS_LATE, &b->flags);
-		tasklet_schedule(&b->task);
+	if (b->stream.lingers && !hrtimer_is_queued(timer)) {
+		next = ktime_before(now, b->due) ? b->due : bells_over(b, now);
+		if (next)
+			hrtimer_set_expires(timer, next);
 	}
 	spin_unlock(&b->lock);
-	return restart;
+	return next ? HRTIMER_RESTART : HRTIMER_NORESTART;
 }
 
 /**

@@ -190,6 +190,27 @@ static void linger_start(struct sroce_sq *sq)
 		linger_arm(sq);
 }
 
+/*
+ * At the end of the doorbell that is being rung, time starts anew. But who rings may be kept from
+ * running, by others of a better priority or for what its cgroup may use, while other threads of
+ * the program have posted and wait.
+ */
+static void linger_ringing(struct sroce_sq *sq)
+{
+	const ktime_t now = ktime_get();
+	const ktime_t stuck = ktime_add_ns(READ_ONCE(sq->linger_due), SROCE_DOORBELL_STUCK_NS);
+
+	if (ktime_after(now, stuck))
+		tasklet_schedule(&sq->task);
+	set_bit(SROCE_SQ_PATIENT, &sq->flags);
+	hrtimer_start(&sq->linger, ktime_add_ns(now, SROCE_DOORBELL_STUCK_NS),
+		      HRTIMER_MODE_ABS_SOFT);
+	/* pairs with the doorbell's end: it finds the timer patient, or this finds that it is over */
+	smp_mb();
+	if (!test_bit(SROCE_SQ_RINGING, &sq->flags))
+		linger_arm(sq);
+}
+
 /**
  * sroce_doorbell_timer - a stream's ring has not been looked at for a while
  * @timer: the send side's
@@ -202,11 +223,15 @@ enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer)
 {
 	struct sroce_sq *sq = container_of(timer, struct sroce_sq, linger);
 
+	clear_bit(SROCE_SQ_PATIENT, &sq->flags);
 	/* pairs with who looks whether this is queued, which it is no more */
-	smp_mb();
-	/* at the end of the doorbell that is being rung, time starts anew */
-	if (!READ_ONCE(sq->stream.lingers) || test_bit(SROCE_SQ_RINGING, &sq->flags))
+	smp_mb__after_atomic();
+	if (!READ_ONCE(sq->stream.lingers))
 		return HRTIMER_NORESTART;
+	if (test_bit(SROCE_SQ_RINGING, &sq->flags)) {
+		linger_ringing(sq);
+		return HRTIMER_NORESTART;
+	}
 	/* pairs with the writes of these two, which come after that of the time */
 	smp_rmb();
 	if (ktime_before(ktime_get(), READ_ONCE(sq->linger_due))) {
@@ -248,7 +273,10 @@ bool sroce_doorbell_answer(struct sroce_qp *qp)
 	smp_mb__after_atomic();
 	if (!READ_ONCE(sq->stream.lingers))
 		return !stream_runs(&sq->stream);
-	linger_start(sq);
+	if (test_and_clear_bit(SROCE_SQ_PATIENT, &sq->flags))
+		linger_arm(sq);
+	else
+		linger_start(sq);
 	return false;
 }
 

@@ -312,6 +312,9 @@ struct sroce_dev {
 /* Between two doorbells of a stream, from the end of one to the next */
 #define SROCE_STREAM_GAP_NS	(100LL * NSEC_PER_USEC)
 
+/* Who rings may be kept from running in the midst of it: until somebody else looks for the others */
+#define SROCE_DOORBELL_STUCK_NS	(1LL * NSEC_PER_MSEC)
+
 /**
  * struct sroce_stream - does a program post without waiting for anything? (doorbell.c, bells.c)
  * @rung: when the last doorbell was done with
@@ -973,6 +976,7 @@ enum sroce_sq_flag {
 	SROCE_SQ_RANG,		/* the program has rung its doorbell */
 	SROCE_SQ_RINGING,	/* and has not come back from that */
 	SROCE_SQ_LATE,		/* it has not, for as long as it may */
+	SROCE_SQ_PATIENT,	/* the timer for that waits for who rings */
 };
 
 /**
