@@ -654,9 +654,23 @@ link_local() { # NAMESPACE NETDEV
 	ip ${1:+-n "$1"} -6 -o addr show dev "$2" scope link | awk '{ sub("/.*", "", $4); print $4; exit }'
 }
 
-# Packets and bytes that a netdev has sent or received.
-counter() { # NAMESPACE NETDEV tx_packets|tx_bytes|rx_packets|rx_bytes
-	ip netns exec "$1" cat "/sys/class/net/$2/statistics/$3"
+# Packets and bytes that a netdev has sent or received: several of one netdev cost one process.
+counter() { # NAMESPACE NETDEV tx_packets|tx_bytes|rx_packets|rx_bytes...
+	local way all
+
+	all=$(ip -n "$1" -s -j link show dev "$2") || return
+	for way in "${@:3}"; do
+		[[ $all =~ \"${way%_*}\":\{[^}]*\"${way#*_}\":([0-9]+) ]] || return
+		echo "${BASH_REMATCH[1]}"
+	done
+}
+
+# What a netdev has carried, one way or the other.
+carried() { # NAMESPACE NETDEV packets|bytes
+	local n
+
+	mapfile -t n < <(counter "$1" "$2" "rx_$3" "tx_$3")
+	echo $((n[0] + n[1]))
 }
 
 # One of a link's hw_counters; the core shows what it read up to 10 ms ago.
@@ -717,7 +731,7 @@ pingpong() { # ADDRESS_A ADDRESS_B ARGS...
 	[ "$prog" = ibv_xsrq_pingpong ] || set -- -c "$@"
 	timeout -k 5 120 ip netns exec b "$prog" -d roce1 -g "$gb" -p $port "$@" >"$TMP/server" 2>&1 &
 	server=$!
-	wait_for 60 server_listens b $port $server || { cat "$TMP/server"; return 1; }
+	wait_for 60 server_listens $port $server || { cat "$TMP/server"; return 1; }
 	timeout -k 5 120 ip netns exec a "$prog" -d roce0 -g "$ga" -p $port "$@" 192.168.77.2
 	rc=$?
 	[ $rc = 0 ] || kill $server 2>/dev/null
@@ -739,7 +753,7 @@ perf() { # PROGRAM ARGS...
 	timeout -k 5 120 $perf_server $prog -F -d $perf_server_dev -x $perf_server_gid -p $port "$@" \
 		>"$TMP/server" 2>&1 &
 	server=$!
-	wait_for 60 perf_listens $port $server || { cat "$TMP/server"; return 1; }
+	wait_for 60 server_listens $port $server || { cat "$TMP/server"; return 1; }
 	timeout -k 5 120 $perf_client $prog -F -d $perf_client_dev -x $perf_client_gid -p $port "$@" \
 		$perf_host >"$TMP/client" 2>&1
 	rc=$?
@@ -762,12 +776,20 @@ perf_ends() { # SERVER CLIENT
 	perf_server_gid=$(gid_index $2 $3) perf_client_gid=$(gid_index $5 $6)
 }
 
-perf_listens() { # PORT PID
-	$perf_server ss -Hltn "sport = :$1" | grep -q . || ! kill -0 "$2" 2>/dev/null
-}
+# Whether somebody listens on a TCP port where the child of timeout is, or timeout has ended. Asked
+# again and again: no process is begun for it.
+server_listens() { # PORT PID
+	local child='' port lines=()
 
-server_listens() { # NAMESPACE PORT PID
-	ip netns exec "$1" ss -Hltn "sport = :$2" | grep -q . || ! kill -0 "$3" 2>/dev/null
+	# there is no end of line in it
+	read -r child _ 2>/dev/null <"/proc/$2/task/$2/children" || [ -n "$child" ] ||
+		child=$(pgrep -o -P "$2")
+	kill -0 "$2" 2>/dev/null || return 0
+	[ -n "$child" ] || return
+	mapfile -t lines 2>/dev/null <"/proc/$child/net/tcp"
+	mapfile -t -O ${#lines[@]} lines 2>/dev/null <"/proc/$child/net/tcp6"
+	printf -v port :%04X "$1"
+	[[ ${lines[*]} =~ $port\ [0-9A-F]+:0000\ 0A ]]
 }
 
 # --- RDMA CM -----------------------------------------------------------------------
@@ -808,7 +830,7 @@ serve() { # PORT COMMAND...
 # shellcheck disable=SC2046 # a command
 listens() { # PORT
 	rdma resource show cm_id 2>/dev/null | grep "state LISTEN" | grep -q ":$1 " ||
-		$(host_by $cm_server) ss -Hltn "sport = :$1" | grep -q .
+		ss -Hltn $([ $cm_server = - ] || echo "-N $cm_server") "sport = :$1" | grep -q .
 }
 
 asleep() { # PID of timeout
@@ -881,15 +903,15 @@ cm_perftest() { # SERVER-LINK CLIENT-LINK SERVER-ADDRESS TOOL ARGS...
 
 # One ping-pong over v0 and v1: it succeeds, and its bytes crossed the veth.
 pingpong_test() { # NAME SIZE ITERATIONS ADDRESS_A ADDRESS_B ARGS...
-	local name=$1 size=$2 n=$3 a=$4 b=$5 b0 b1 t0 t1
+	local name=$1 size=$2 n=$3 a=$4 b=$5 was is
 
 	shift 5
-	t0=$(counter a v0 tx_bytes) b0=$(counter a v0 rx_bytes)
+	mapfile -t was < <(counter a v0 tx_bytes rx_bytes)
 	run "$name" pingpong "$a" "$b" -s "$size" -n "$n" "$@" || return
-	t1=$(counter a v0 tx_bytes) b1=$(counter a v0 rx_bytes)
-	if [ $((t1 - t0)) -lt $((size * n)) ] || [ $((b1 - b0)) -lt $((size * n)) ]; then
+	mapfile -t is < <(counter a v0 tx_bytes rx_bytes)
+	if [ $((is[0] - was[0])) -lt $((size * n)) ] || [ $((is[1] - was[1])) -lt $((size * n)) ]; then
 		not_ok "$name: over the wire"
-		diag "$n times $size bytes, but v0 sent $((t1 - t0)) and received $((b1 - b0))"
+		diag "$n times $size bytes, but v0 sent $((is[0] - was[0])) and received $((is[1] - was[1]))"
 	fi
 }
 

@@ -36,7 +36,7 @@ storm_in_step() { # ADDRESS
 
 	timeout -k 5 120 ip netns exec b cmtime -L "${at[@]}" -b "$1" >"$TMP/server" 2>&1 </dev/null &
 	server=$!
-	wait_for 30 server_listens b 7471 $server || { cat "$TMP/server"; return 1; }
+	wait_for 30 server_listens 7471 $server || { cat "$TMP/server"; return 1; }
 	if ! timeout -k 5 120 ip netns exec a cmtime "${at[@]}" -b "${1%2}1" || ! wait_pid 60 $server; then
 		cat "$TMP/server"
 		return 1

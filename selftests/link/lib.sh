@@ -115,8 +115,8 @@ moving() {
 }
 
 # A program between $ends that goes on, through what lasts no longer than 8 times 1.07 s
-start() {
-	"$BIN/xfer" "${ends[@]}" -n 0 -e -q 2 -s 0-16K -o send,write,read --timeout 18 --retry 7 \
+start() { # ARGS of xfer, besides
+	"$BIN/xfer" "${ends[@]}" -n 0 -e -q 2 -s 0-16K -o send,write,read --timeout 18 --retry 7 "$@" \
 		>"$TMP/program" 2>&1 &
 	program=$!
 	wait_for 60 moving || not_ok "$name: a program runs"

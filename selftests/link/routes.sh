@@ -160,7 +160,7 @@ for near in 192.168.77. fd77::; do
 	stop_well
 
 	# or for good
-	start
+	start --timeout 15
 	way 254 1000
 	wait_pid 120 "$program"
 	rc=$?

@@ -19,9 +19,9 @@ t() { # BYTES PROGRAM ARGS...
 	local bytes=$1 before after
 
 	shift
-	before=$(($(counter a v0 tx_bytes) + $(counter a v0 rx_bytes)))
+	before=$(carried a v0 bytes)
 	run "$*" perf "$@" || return
-	after=$(($(counter a v0 tx_bytes) + $(counter a v0 rx_bytes)))
+	after=$(carried a v0 bytes)
 	[ $((after - before)) -ge "$bytes" ] || {
 		not_ok "$*: over the wire"
 		diag "$bytes bytes, but v0 carried $((after - before))"

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -737,40 +738,66 @@ static void *way_goes(void *unused)
 	return NULL;
 }
 
+/* Requests go on until each of the connections has ended. Return: how many did so by their retries. */
+static unsigned int all_end(struct pair *p, unsigned int num, uint32_t len)
+{
+	unsigned int left = num, ended = 0;
+	bool over[num];
+
+	memset(over, 0, sizeof(over));
+	for (const double until = now() + PATIENCE; left && now() < until;) {
+		for (unsigned int k = 0; k < num; k++) {
+			struct ibv_wc wc;
+
+			if (over[k] || ibv_poll_cq(p[k].scq[0], 1, &wc) != 1)
+				continue;
+			if (!wc.status) {
+				pair_request(&p[k], IBV_WR_RDMA_WRITE, len);
+				continue;
+			}
+			over[k] = true;
+			left--;
+			ended += wc.status == IBV_WC_RETRY_EXC_ERR;
+		}
+		sched_yield();
+	}
+	return ended;
+}
+
 /*
  * Packets are missing, and there is no way to the peer any more, wherever their recovery is by
  * then: it ends, as where there never was one.
  */
 static void way_gone(void)
 {
-	enum { ROUNDS = 12, NUM = 12, LEN = 65536 };
+	enum { ROUNDS = 3, PAIRS = 4, NUM = 12, LEN = 65536 };
 	const struct pair_opts o = { .sq = NUM, .rq = 1, .sge = 1, .buf = LEN,
 				     .access = IBV_ACCESS_REMOTE_WRITE };
 	unsigned int ended = 0;
+	struct pair p[PAIRS];
 
 	for (int i = 0; i < ROUNDS; i++) {
-		struct ibv_wc wc = {};
 		pthread_t goes;
-		struct pair p;
 
-		pair_create(&p, &ea, &eb, &o);
-		/* 67 ms, or four times as much */
-		p.conn.timeout = 14;
-		p.conn.retry_cnt = 5;
-		pair_connect(&p);
+		for (int k = 0; k < PAIRS; k++) {
+			pair_create(&p[k], &ea, &eb, &o);
+			/* 67 ms, or four times as much */
+			p[k].conn.timeout = 14;
+			p[k].conn.retry_cnt = 5;
+			pair_connect(&p[k]);
+		}
 		command("tc -n a qdisc add dev v0 root netem loss 25%");
-		for (int n = 0; n < NUM; n++)
-			pair_request(&p, IBV_WR_RDMA_WRITE, LEN);
+		for (int n = 0; n < NUM * PAIRS; n++)
+			pair_request(&p[n % PAIRS], IBV_WR_RDMA_WRITE, LEN);
 		pthread_create(&goes, NULL, way_goes, NULL);
-		while (cq_wait(p.scq[0], &wc, PATIENCE) && !wc.status)
-			pair_request(&p, IBV_WR_RDMA_WRITE, LEN);
-		ended += wc.status == IBV_WC_RETRY_EXC_ERR;
+		ended += all_end(p, PAIRS, LEN);
 		pthread_join(goes, NULL);
 		command("tc -n a qdisc del dev v0 root");
 		command("ip -n a link set v0 up");
-		pair_destroy(&p);
+		for (int k = 0; k < PAIRS; k++)
+			pair_destroy(&p[k]);
 	}
-	is(ended, ROUNDS, "connections that end by their retries");
+	is(ended, ROUNDS * PAIRS, "connections that end by their retries");
 }
 
 /*
