@@ -4,6 +4,7 @@
 # Adding a link: where it is refused, and what it follows: addresses, MTU, up
 # and down, carrier, the name of its netdev, the end of it and of its namespace.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 
@@ -80,22 +81,34 @@ run "the first one stays, still" has_gid roce0 192.168.77.1
 # --- speed
 
 # a word of an error instead: this libibverbs has no such call, or this kernel
-speed=machine
-! has_pyverbs || speed=$(ip netns exec a "$PYTHON" -c "
+speed_of() { # LINK
+	ip netns exec a "$PYTHON" -c "
 import pyverbs.device as d
-with d.Context(name='roce0') as ctx:
+with d.Context(name='$1') as ctx:
     try:
         print(ctx.query_port_speed(1))
     except AttributeError:
         print('rdma-core')
     except Exception as e:
-        print('kernel' if 'rrno: 9' in str(e) else e)" 2>&1)
+        print('kernel' if 'rrno: 9' in str(e) else e)" 2>&1
+}
+speed=machine
+! has_pyverbs || speed=$(speed_of roce0)
 case $speed in
 rdma-core | kernel) skip "the speed of the port" "none in this $speed" ;;
 machine) skip "the speed of the port" "needs python3-pyverbs" ;;
 *)
 	is "$speed" "$(awk '{ print $1 * 10 }' /sys/class/infiniband/roce0/ports/1/rate)" \
 		"the speed of the port in 100 Mb/s is its rate"
+	# which no number of lanes has
+	probe tun
+	ip -n a tuntap add t0 mode tap
+	run "a netdev of 1 Gb/s" ip netns exec a ethtool -s t0 speed 1000
+	run "a link of it, which is down" rdma_add a roce9 t0
+	is "$(speed_of roce9)" 10 "the speed of its port"
+	like "$(cat /sys/class/infiniband/roce9/ports/1/rate)" "^2.5 " "and its rate, the least there is"
+	rdma link del roce9
+	ip -n a link del t0
 	;;
 esac
 

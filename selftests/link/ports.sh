@@ -4,6 +4,7 @@
 # Programs are told when a port is no longer active and when it is again, whatever its netdev is
 # and whatever made the difference: the netdev is down, or has too small an MTU.
 # lab: timeout 900
+# lab: one-cpu
 
 . "$(dirname "$0")/lib.sh"
 
@@ -33,6 +34,30 @@ for type in veth bond bridge; do
 	tap_from "$type's MTU" "$BIN/status" -d roce0 -D roce1 \
 		--down "$(both mtu 300)" --up "$(both mtu 1500)" port
 done
+hosts_down
+
+# Linux 7.0 has an event for it. A tap's speed is what it is told.
+new=$(uname -r | awk -F. '{ print $1 >= 7 }')
+host_ns a
+host_ns b
+if [ "$new" != 1 ]; then
+	skip "a port's speed changes" "no event in this kernel"
+elif netdev_make tap x0 x1 2>"$TMP/make"; then
+	host_addr a x0 1
+	host_addr b x1 2
+	hosts_meet ip netns exec a
+	link_add a roce0 x0
+	link_add b roce1 x1
+	gid_wait roce0 192.168.77.1
+	gid_wait roce1 192.168.77.2
+	faster="ip netns exec a ethtool -s x0 speed 40000"
+	# nobody is told of the change itself
+	tap_from "a port's speed" "$BIN/status" -d roce0 -D roce1 \
+		--up "$faster && ip -n a link set x0 down && ip -n a link set x0 up" speed
+	like "$(cat /sys/class/infiniband/roce0/ports/1/rate)" "^40 " "and it is as fast"
+else
+	skip "a port's speed changes" "$(tail -n 1 "$TMP/make")"
+fi
 hosts_down
 
 # Whoever asks about a port has nothing written to the kernel's log, whatever its netdev's speed is.

@@ -648,13 +648,16 @@ static void comm_est(void)
 	pair_destroy(&p);
 }
 
-/* The next event that is not about a GID is the port's */
+/* IBV_EVENT_DEVICE_SPEED_CHANGE, of Linux 7.0 */
+#define SPEED_CHANGE	(IBV_EVENT_WQ_FATAL + 1)
+
+/* The next event that is not about a GID or a speed is the port's */
 static bool port_says(const struct end *e, enum ibv_event_type type)
 {
 	struct ibv_async_event ev;
 
 	while (event_next(e, &ev, PATIENCE))
-		if (ev.event_type != IBV_EVENT_GID_CHANGE)
+		if (ev.event_type != IBV_EVENT_GID_CHANGE && (int)ev.event_type != SPEED_CHANGE)
 			return ev.event_type == type && ev.element.port_num == 1;
 	return false;
 }
@@ -676,6 +679,24 @@ static void port(void)
 	ok(port_says(&ea, IBV_EVENT_PORT_ACTIVE), "the carrier is there: PORT_ACTIVE");
 }
 
+/* The netdev of side a becomes faster by command. */
+static void speed(void)
+{
+	struct ibv_async_event ev;
+
+	if (!cmd_up) {
+		skip("no --up COMMAND", "the event of a port's speed");
+		return;
+	}
+	events_drop(&ea);
+	command(cmd_up);
+	while (event_next(&ea, &ev, PATIENCE))
+		if ((int)ev.event_type == SPEED_CHANGE)
+			break;
+	is((int)ev.event_type, SPEED_CHANGE, "the netdev's speed changes: an event");
+	is(ev.element.port_num, 1, "of its port");
+}
+
 static void with_target(void (*fn)(void))
 {
 	target = mr_make(&eb, 65536, R_ALL);
@@ -687,7 +708,7 @@ static void with_target(void (*fn)(void))
 static const struct test tests[] = {
 	T(local), T(not_possible), T(send_queue_error), T(remote), T(invalidate), T(no_receive),
 	T(no_answer), T(bind_errors), T(bad_response), T(srq_events), T(cq_overrun), T(comm_est),
-	TEST(port),
+	TEST(port), TEST(speed),
 };
 
 int main(int argc, char **argv)

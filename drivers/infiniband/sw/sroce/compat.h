@@ -221,8 +221,10 @@ static inline void sroce_counter_init(struct rdma_counter *counter)
 /* The speed of a port, of which query_port says no more than speed and width of lanes */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(7, 0, 0)
 #define SROCE_PORT_SPEED
+#define SROCE_EVENT_SPEED 0
 #else
 #define SROCE_PORT_SPEED .query_port_speed = sroce_query_port_speed,
+#define SROCE_EVENT_SPEED IB_EVENT_DEVICE_SPEED_CHANGE
 #endif
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(7, 1, 0)

@@ -157,28 +157,34 @@ enum ib_mtu sroce_port_mtu(struct ib_device *ibdev)
 	return mtu ?: IB_MTU_256;
 }
 
-/* By the bit of enum ib_port_speed, in units of 100 Mb/s for a lane */
-static const u16 lane_speeds[] = { 25, 50, 100, 100, 140, 250, 500, 1000, 2000 };
-
-static unsigned int port_speed(const struct ib_port_attr *attr)
-{
-	const unsigned int lane = min_t(unsigned int, ilog2(attr->active_speed),
-					ARRAY_SIZE(lane_speeds) - 1);
-
-	return lane_speeds[lane] * max(ib_width_enum_to_int(attr->active_width), 1);
-}
-
-/* ib_get_eth_speed() says in the kernel's log each time that it is not. */
-static bool speed_known(struct net_device *ndev)
+/* Mb/s; 0 if it is not known, which ib_get_eth_speed() would say in the kernel's log each time. */
+static u32 netdev_speed(struct net_device *ndev)
 {
 	struct ethtool_link_ksettings ks = {};
-	bool known;
+	int err = -ENODEV;
 
 	rtnl_lock();
-	known = ndev->reg_state == NETREG_REGISTERED && !__ethtool_get_link_ksettings(ndev, &ks) &&
-		ks.base.speed != (u32)SPEED_UNKNOWN;
+	if (ndev->reg_state == NETREG_REGISTERED)
+		err = __ethtool_get_link_ksettings(ndev, &ks);
 	rtnl_unlock();
-	return known;
+	return err || ks.base.speed == (u32)SPEED_UNKNOWN ? 0 : ks.base.speed;
+}
+
+/*
+ * Not every change is told of by the netdev: who asks notices as well. One that is down does not
+ * know its speed, and will have it again.
+ */
+static void note_speed(struct sroce_dev *sdev, u32 speed)
+{
+	const u32 before = speed ? xchg(&sdev->speed, speed) : cmpxchg(&sdev->speed, 0, SROCE_LANE_SPEED);
+
+	if (!SROCE_EVENT_SPEED || !before || !speed || speed == before)
+		return;
+	ib_dispatch_event(&(struct ib_event) {
+		.device = &sdev->ibdev,
+		.element.port_num = 1,
+		.event = SROCE_EVENT_SPEED,
+	});
 }
 
 /*
@@ -193,6 +199,7 @@ static u32 violations(const struct sroce_dev *sdev, enum sroce_counter id)
 static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
 {
 	struct net_device *ndev = ib_device_get_netdev(ibdev, port);
+	u32 speed;
 	int err = 0;
 
 	attr->gid_tbl_len = 1024;
@@ -218,16 +225,16 @@ static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_at
 	} else if (netif_running(ndev)) {
 		attr->phys_state = IB_PORT_PHYS_STATE_POLLING;
 	}
-	if (speed_known(ndev))
+	speed = netdev_speed(ndev);
+	if (speed)
 		err = ib_get_eth_speed(ibdev, port, &attr->active_speed, &attr->active_width);
 	dev_put(ndev);
-	/* not every change of it is told of: who asks the port mends it as well */
-	WRITE_ONCE(to_sdev(ibdev)->line_rate, port_speed(attr) * (100 * 1000 * 1000 / BITS_PER_BYTE));
+	note_speed(to_sdev(ibdev), speed);
 	return err == -ENODEV ? 0 : err;
 }
 
 /**
- * sroce_query_port_speed - ib_device_ops: what the active speed and width make together
+ * sroce_query_port_speed - ib_device_ops: the netdev's own, which lanes can only come near to
  * @ibdev: the link's device
  * @port: its port
  * @speed: units of 100 Mb/s
@@ -239,7 +246,7 @@ int sroce_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed)
 	struct ib_port_attr attr = {};
 	int err = sroce_query_port(ibdev, port, &attr);
 
-	*speed = port_speed(&attr);
+	*speed = DIV_ROUND_UP(READ_ONCE(to_sdev(ibdev)->speed), 100);
 	return err;
 }
 

@@ -79,7 +79,7 @@ static void rate_work(struct work_struct *work)
 	struct sroce_dev *sdev = container_of(work, struct sroce_dev, rate_work);
 	struct ib_port_attr attr;
 
-	/* the port notes its netdev's speed when it is asked for it (pace.c) */
+	/* the port notes its netdev's speed when it is asked for it */
 	ib_query_port(&sdev->ibdev, 1, &attr);
 	ib_device_put(&sdev->ibdev);
 }

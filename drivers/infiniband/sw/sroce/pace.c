@@ -65,6 +65,7 @@
 #define RATE_HAI_TIMES		10
 #define AI_SHIFT		9
 #define RATE_MIN		125000ULL
+#define MBIT_BYTES		125000ULL
 
 /* Raised as often in one go: by then it has recovered. */
 #define RAISE_MAX		1024
@@ -413,9 +414,10 @@ static void alpha_fall(struct sroce_pace *p, ktime_t now)
 		p->alpha -= p->alpha >> ALPHA_SHIFT;
 }
 
+/* A netdev that says less, as a tap does (10 Mb/s), mostly makes that up. */
 static u64 line_rate(const struct sroce_qp *qp)
 {
-	return max(READ_ONCE(qp_dev(qp)->line_rate), RATE_MIN);
+	return max_t(u32, READ_ONCE(qp_dev(qp)->speed), SROCE_LANE_SPEED) * MBIT_BYTES;
 }
 
 /* Fast recovery, additive increase or hyper increase. */

@@ -224,7 +224,7 @@ struct sroce_pma {
  * @gids_work: looks for addresses that the core tells nobody of; has a reference
  * @port_up: as the last port event said; netdev events only
  * @gone: its netdev is being unregistered: nothing may be sent any more
- * @line_rate: of its netdev, in bytes a second
+ * @speed: of its netdev, in Mb/s
  * @rate_work: asks for that when the netdev has changed; has a reference
  * @stats: counters of each CPU
  * @keys: struct sroce_mr of regions and windows by the index part of their keys
@@ -267,7 +267,7 @@ struct sroce_dev {
 	struct work_struct gids_work;
 	bool port_up;
 	bool gone;
-	u64 line_rate;
+	u32 speed;
 	struct work_struct rate_work;
 	struct sroce_stats __percpu *stats;
 	struct rhashtable keys;
@@ -311,6 +311,9 @@ struct sroce_dev {
 
 /* Between two doorbells of a stream, from the end of one to the next */
 #define SROCE_STREAM_GAP_NS	(100LL * NSEC_PER_USEC)
+
+/* Of a lane of IB_SPEED_SDR, which is what query_port says of a netdev that says nothing: in Mb/s */
+#define SROCE_LANE_SPEED	2500
 
 /* Who rings may be kept from running in the midst of it: until somebody else looks for the others */
 #define SROCE_DOORBELL_STUCK_NS	(1LL * NSEC_PER_MSEC)
