@@ -4,6 +4,7 @@
 # The measuring part of bench, each kind of line once and shortly: figures come
 # out of it.
 # lab: timeout 300
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

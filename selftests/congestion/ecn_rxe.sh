@@ -3,6 +3,7 @@
 #
 # rdma_rxe neither notifies nor heeds who does: marks change nothing for it.
 # lab: timeout 600
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

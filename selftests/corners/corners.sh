@@ -3,6 +3,7 @@
 #
 # Where one thing meets another.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

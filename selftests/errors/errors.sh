@@ -3,6 +3,7 @@
 #
 # What goes wrong, and the completions that are due then.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,6 +3,7 @@
 #
 # Documentation/examples builds by its own Makefile, and does what it says.
 # lab: timeout 900
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

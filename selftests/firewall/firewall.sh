@@ -4,6 +4,7 @@
 # The firewall is respected: a rule that drops UDP port 4791 in INPUT stops the
 # traffic, a flow that is tracked is confirmed, and what queue pairs send has no user.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -5,6 +5,7 @@
 # is sent again once. Then reports and notifications that nobody should send.
 # The wire is a program.
 # lab: timeout 900
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

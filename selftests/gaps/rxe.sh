@@ -4,6 +4,7 @@
 # rdma_rxe sends all again from what is missing: reports are of no use to it, and
 # sroce, its responder, gives few of them.
 # lab: timeout 600
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

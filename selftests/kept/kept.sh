@@ -3,6 +3,7 @@
 #
 # What a peer can make us hold by packets before their turn, and who suffers.
 # lab: timeout 900
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

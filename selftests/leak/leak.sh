@@ -3,6 +3,7 @@
 #
 # What a program or a peer has seen tells nothing of another's memory, nor of the next key.
 # lab: timeout 900
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -4,6 +4,7 @@
 # What query_device promises, to the last request, piece, completion and READ;
 # with LONG=1 to the last object, for which a VM needs 6 GiB.
 # lab: timeout 3600
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -4,6 +4,7 @@
 # What the administrator bounds is bound: rdma's and memory's cgroup, RLIMIT_MEMLOCK. And what
 # a user may not have, nor one who is root in a container alone.
 # lab: timeout 900
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

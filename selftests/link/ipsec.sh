@@ -5,6 +5,7 @@
 # IPsec between two hosts, over MACsec and over WireGuard every byte arrives, and none of it is
 # seen in clear; what IPsec's policy wants sealed is not taken when it comes in clear.
 # lab: timeout 900
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -4,6 +4,7 @@
 # A link on an ipvlan, in each of its modes: as a bridge for one address of the link layer,
 # as a router, and as a router whose packets pass the hooks of the namespace below alone.
 # lab: timeout 900
+# lab: one-cpu
 
 . "$(dirname "$0")/lib.sh"
 

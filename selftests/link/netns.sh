@@ -5,6 +5,7 @@
 # "shared" it is everywhere; in the mode "exclusive" it can be moved, under programs, and
 # comes back when its namespace ends.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

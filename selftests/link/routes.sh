@@ -4,6 +4,7 @@
 # Under a connection's traffic its way to the peer changes: routes, gateways, neighbours and
 # their addresses, what a route lets pass. All arrives, or the connection ends by its retries.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/lib.sh"
 

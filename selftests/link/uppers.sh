@@ -5,6 +5,7 @@
 # addresses are the link's as well, and go with them under traffic. Those of another
 # namespace are not: no packet that arrives there is the link's.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/lib.sh"
 

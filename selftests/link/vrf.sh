@@ -5,6 +5,7 @@
 # is its link's all the same; a group's datagrams, too. A host of another VRF, where addresses are
 # the same, is nobody's peer.
 # lab: timeout 900
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

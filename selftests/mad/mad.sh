@@ -5,6 +5,7 @@
 # them, against the traffic there was; what is refused, and what makes no sense.
 # perfquery itself takes LIDs, of which RoCE has none.
 # lab: timeout 900
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -5,6 +5,7 @@
 # directions, many queue pairs. Its -I does nothing: it knows by a list which
 # vendors' devices can inline.
 # lab: timeout 1500
+# lab: one-cpu
 
 # shellcheck disable=SC2046,SC2086 # lists, and nothing that could be split
 

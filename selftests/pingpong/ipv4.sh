@@ -3,6 +3,7 @@
 #
 # ibv_rc_pingpong over IPv4: MTU 1500 and 9000, polling and events, 1 to 1 MiB.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,6 +3,7 @@
 #
 # ibv_rc_pingpong over link-local addresses.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

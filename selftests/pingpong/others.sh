@@ -3,6 +3,7 @@
 #
 # The other ping-pongs of rdma-core, and its programs that look at a device.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -4,6 +4,7 @@
 # Each operation with each kind of wrong key, address and right: refused with
 # IBTA's syndrome, and memory as it was.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

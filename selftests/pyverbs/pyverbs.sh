@@ -4,6 +4,7 @@
 # rdma-core's own suite on a link: what it skips has to be in the list beside.
 # ONLY=PATTERN runs a part of it.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

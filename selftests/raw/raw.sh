@@ -4,6 +4,7 @@
 # Raw packet queue pairs, flow steering, work queues and RSS: frames over the
 # wire, to the stack and from it, and from one queue pair to another.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -4,6 +4,7 @@
 # One packet is lost, by name: what is sent again, what is kept, what is counted,
 # and that nothing of it waits for a timeout. The wire is a program.
 # lab: timeout 900
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -4,6 +4,7 @@
 # A peer that keeps nothing of what comes before its turn: rdma_rxe, in the initial
 # namespace, where it works on every kernel. sroce is the requester.
 # lab: timeout 600
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -4,6 +4,7 @@
 # rdma_rxe as the other end of the wire: it sits in the initial namespace, where
 # it works on every kernel, sroce in another.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

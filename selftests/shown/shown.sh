@@ -3,6 +3,7 @@
 #
 # Counters and resources as the rdma tool and sysfs show them: what happened.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,6 +3,7 @@
 #
 # Every transition of a queue pair, allowed and refused; what query_qp tells.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

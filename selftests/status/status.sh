@@ -3,6 +3,7 @@
 #
 # Every status that a software device's requests can have, made to happen.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,6 +3,7 @@
 #
 # Every operation of RC, UC, UD and XRC between two hosts, checked to the byte.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 

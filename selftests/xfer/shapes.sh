@@ -4,6 +4,7 @@
 # Every byte of messages of every shape: lengths, pieces, addresses, inline,
 # immediate data, solicited events, huge pages, many queue pairs, both ways.
 # lab: timeout 1500
+# lab: one-cpu
 
 . "$(dirname "$0")/../lib.sh"
 
