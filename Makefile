@@ -228,7 +228,7 @@ check-debug: $(debug)/linux
 #: check-smp  those tests where processors meet, in a kernel for several that reports data races (KCSAN), which is built first
 smp := build/smp
 on_smp := planted xfer/many xfer/random xfer/two rings doorbell cq srq errors mr life/kill life/remove link netem recovery/recovery \
-	gaps/gaps kept kverbs hostile
+	gaps/gaps kept kverbs hostile threads
 
 $(smp)/vmlinuz: $(addprefix tools/lab/,rdma.config smp.config) | deps
 	@tools/lab/linux smp $(smp)

@@ -114,7 +114,8 @@ moving() {
 	[ "$(hw_counter roce0 tx_pkts)" -gt $((n + 5)) ]
 }
 
-# A program between $ends that goes on, through what lasts no longer than 8 times 1.07 s
+# A program between $ends that goes on, through what lasts no longer than 8 times 1.07 s, if
+# nothing else is said
 start() { # ARGS of xfer, besides
 	"$BIN/xfer" "${ends[@]}" -n 0 -e -q 2 -s 0-16K -o send,write,read --timeout 18 --retry 7 "$@" \
 		>"$TMP/program" 2>&1 &

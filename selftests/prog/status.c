@@ -682,7 +682,7 @@ static void port(void)
 /* The netdev of side a becomes faster by command. */
 static void speed(void)
 {
-	struct ibv_async_event ev;
+	struct ibv_async_event ev = {};
 
 	if (!cmd_up) {
 		skip("no --up COMMAND", "the event of a port's speed");

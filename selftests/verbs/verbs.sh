@@ -23,5 +23,5 @@ before=$(counter a lo tx_packets)
 for t in rc sum ud; do
 	tap_from "$t, one device" "$BIN/ops" -d roce0 $t
 done
-between $(($(counter a lo tx_packets) - before)) 0 20 "one device: nothing leaves it"
+between $(($(counter a lo tx_packets) - ${before:?})) 0 20 "one device: nothing leaves it"
 done_testing

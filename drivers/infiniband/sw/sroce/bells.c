@@ -28,6 +28,9 @@
 /* And how long, if the program does not come by. It mostly does long before. */
 #define BELLS_LINGER_NS	(200 * NSEC_PER_USEC)
 
+/* Who rings may be kept from running in the midst of it: until somebody else looks for the others */
+#define BELLS_STUCK_NS	(1LL * NSEC_PER_MSEC)
+
 static struct sroce_bells *ibuc_bells(struct ib_ucontext *ibuc)
 {
 	return &container_of(ibuc, struct sroce_ucontext, ibuc)->bells;
@@ -174,7 +177,7 @@ void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp)
 	}
 	n = bells_drain(b);
 	stream = bells_judge(b, waited, n + !!qp);
-	/* before the timer is armed, which is left alone while somebody rings */
+	/* before the timer is armed, which waits while somebody rings */
 	atomic_dec(&b->ringing);
 	if (bells_rest(b))
 		tasklet_schedule(&b->task);
@@ -284,9 +287,9 @@ static ktime_t bells_over(struct sroce_bells *b, ktime_t now)
 		return 0;
 	}
 	/* it starts anew at the end of that, which need not come soon: see doorbell.c */
-	if (ktime_after(now, ktime_add_ns(b->due, SROCE_DOORBELL_STUCK_NS)))
+	if (ktime_after(now, ktime_add_ns(b->due, BELLS_STUCK_NS)))
 		tasklet_schedule(&b->task);
-	return ktime_add_ns(now, SROCE_DOORBELL_STUCK_NS);
+	return ktime_add_ns(now, BELLS_STUCK_NS);
 }
 
 static enum hrtimer_restart bells_timer(struct hrtimer *timer)

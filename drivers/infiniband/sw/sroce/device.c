@@ -157,19 +157,6 @@ enum ib_mtu sroce_port_mtu(struct ib_device *ibdev)
 	return mtu ?: IB_MTU_256;
 }
 
-/* Mb/s; 0 if it is not known, which ib_get_eth_speed() would say in the kernel's log each time. */
-static u32 netdev_speed(struct net_device *ndev)
-{
-	struct ethtool_link_ksettings ks = {};
-	int err = -ENODEV;
-
-	rtnl_lock();
-	if (ndev->reg_state == NETREG_REGISTERED)
-		err = __ethtool_get_link_ksettings(ndev, &ks);
-	rtnl_unlock();
-	return err || ks.base.speed == (u32)SPEED_UNKNOWN ? 0 : ks.base.speed;
-}
-
 /*
  * Not every change is told of by the netdev: who asks notices as well. One that is down does not
  * know its speed, and will have it again.
@@ -185,6 +172,22 @@ static void note_speed(struct sroce_dev *sdev, u32 speed)
 		.element.port_num = 1,
 		.event = SROCE_EVENT_SPEED,
 	});
+}
+
+/* Mb/s; 0 if it is not known, which ib_get_eth_speed() would say in the kernel's log each time. */
+static u32 netdev_speed(struct sroce_dev *sdev, struct net_device *ndev)
+{
+	struct ethtool_link_ksettings ks = {};
+	u32 speed = 0;
+
+	rtnl_lock();
+	if (ndev->reg_state == NETREG_REGISTERED && !__ethtool_get_link_ksettings(ndev, &ks) &&
+	    ks.base.speed != (u32)SPEED_UNKNOWN)
+		speed = ks.base.speed;
+	/* here, or who is overtaken would note one of before */
+	note_speed(sdev, speed);
+	rtnl_unlock();
+	return speed;
 }
 
 /*
@@ -225,11 +228,10 @@ static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_at
 	} else if (netif_running(ndev)) {
 		attr->phys_state = IB_PORT_PHYS_STATE_POLLING;
 	}
-	speed = netdev_speed(ndev);
+	speed = netdev_speed(to_sdev(ibdev), ndev);
 	if (speed)
 		err = ib_get_eth_speed(ibdev, port, &attr->active_speed, &attr->active_width);
 	dev_put(ndev);
-	note_speed(to_sdev(ibdev), speed);
 	return err == -ENODEV ? 0 : err;
 }
 
@@ -246,7 +248,7 @@ int sroce_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed)
 	struct ib_port_attr attr = {};
 	int err = sroce_query_port(ibdev, port, &attr);
 
-	*speed = DIV_ROUND_UP(READ_ONCE(to_sdev(ibdev)->speed), 100);
+	*speed = DIV_ROUND_UP_ULL(READ_ONCE(to_sdev(ibdev)->speed), 100);
 	return err;
 }
 

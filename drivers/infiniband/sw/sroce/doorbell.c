@@ -191,24 +191,33 @@ static void linger_start(struct sroce_sq *sq)
 }
 
 /*
- * At the end of the doorbell that is being rung, time starts anew. But who rings may be kept from
+ * While somebody rings: at the end of that, time starts anew. But who rings may be kept from
  * running, by others of a better priority or for what its cgroup may use, while other threads of
- * the program have posted and wait.
+ * the program have posted and wait. A tick more does; this timer costs next to nothing.
  */
-static void linger_ringing(struct sroce_sq *sq)
+static void linger_watch(struct sroce_sq *sq)
 {
-	const ktime_t now = ktime_get();
-	const ktime_t stuck = ktime_add_ns(READ_ONCE(sq->linger_due), SROCE_DOORBELL_STUCK_NS);
+	if (!timer_pending(&sq->watch))
+		mod_timer(&sq->watch, jiffies + 1);
+}
 
-	if (ktime_after(now, stuck))
-		tasklet_schedule(&sq->task);
-	set_bit(SROCE_SQ_PATIENT, &sq->flags);
-	hrtimer_start(&sq->linger, ktime_add_ns(now, SROCE_DOORBELL_STUCK_NS),
-		      HRTIMER_MODE_ABS_SOFT);
-	/* pairs with the doorbell's end: it finds the timer patient, or this finds that it is over */
+/**
+ * sroce_doorbell_watch - a doorbell has been rung for long
+ * @timer: the send side's
+ *
+ * Softirq. Looks for those who wait, and judges nothing by it.
+ */
+void sroce_doorbell_watch(struct timer_list *timer)
+{
+	struct sroce_sq *sq = container_of(timer, struct sroce_sq, watch);
+
+	/* pairs with sroce_doorbell_rest(): it finds this pending, or this finds that the ring lingers */
 	smp_mb();
-	if (!test_bit(SROCE_SQ_RINGING, &sq->flags))
-		linger_arm(sq);
+	if (!READ_ONCE(sq->stream.lingers) || !test_bit(SROCE_SQ_RINGING, &sq->flags))
+		return;
+	if (!ktime_before(ktime_get(), READ_ONCE(sq->linger_due)))
+		tasklet_schedule(&sq->task);
+	linger_watch(sq);
 }
 
 /**
@@ -223,13 +232,12 @@ enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer)
 {
 	struct sroce_sq *sq = container_of(timer, struct sroce_sq, linger);
 
-	clear_bit(SROCE_SQ_PATIENT, &sq->flags);
 	/* pairs with who looks whether this is queued, which it is no more */
-	smp_mb__after_atomic();
+	smp_mb();
 	if (!READ_ONCE(sq->stream.lingers))
 		return HRTIMER_NORESTART;
 	if (test_bit(SROCE_SQ_RINGING, &sq->flags)) {
-		linger_ringing(sq);
+		linger_watch(sq);
 		return HRTIMER_NORESTART;
 	}
 	/* pairs with the writes of these two, which come after that of the time */
@@ -273,10 +281,7 @@ bool sroce_doorbell_answer(struct sroce_qp *qp)
 	smp_mb__after_atomic();
 	if (!READ_ONCE(sq->stream.lingers))
 		return !stream_runs(&sq->stream);
-	if (test_and_clear_bit(SROCE_SQ_PATIENT, &sq->flags))
-		linger_arm(sq);
-	else
-		linger_start(sq);
+	linger_start(sq);
 	return false;
 }
 
@@ -470,7 +475,9 @@ void sroce_doorbell_rest(struct sroce_qp *qp)
 	if (!sq->broken && READ_ONCE(ring->prod) - sq->fetched >= blocks) {
 		sroce_doorbell_awake(qp);
 		set_bit(SROCE_SQ_WORK, &sq->flags);
-	} else if (sq->stream.lingers && !test_bit(SROCE_SQ_RINGING, &sq->flags)) {
+	} else if (sq->stream.lingers && test_bit(SROCE_SQ_RINGING, &sq->flags)) {
+		linger_watch(sq);
+	} else if (sq->stream.lingers) {
 		linger_start(sq);
 	}
 }

@@ -414,7 +414,10 @@ static void alpha_fall(struct sroce_pace *p, ktime_t now)
 		p->alpha -= p->alpha >> ALPHA_SHIFT;
 }
 
-/* A netdev that says less, as a tap does (10 Mb/s), mostly makes that up. */
+/*
+ * No less than a lane's: a tap says 10 Mb/s, whatever it carries, and of what is that slow indeed
+ * a cut goes by the window.
+ */
 static u64 line_rate(const struct sroce_qp *qp)
 {
 	return max_t(u32, READ_ONCE(qp_dev(qp)->speed), SROCE_LANE_SPEED) * MBIT_BYTES;

@@ -542,6 +542,7 @@ static void sides_init(struct sroce_qp *qp)
 	hrtimer_setup(&sq->timer, sroce_retry_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 	sroce_pace_init(qp);
 	hrtimer_setup(&sq->linger, sroce_doorbell_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+	timer_setup(&sq->watch, sroce_doorbell_watch, 0);
 
 	spin_lock_init(&rq->lock);
 	spin_lock_init(&rq->post_lock);
@@ -1077,6 +1078,7 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	release_both(qp);
 	hrtimer_cancel(&qp->sq.timer);
 	hrtimer_cancel(&qp->sq.linger);
+	timer_delete_sync(&qp->sq.watch);
 	sroce_pace_exit(qp);
 	tasklet_kill(&qp->sq.task);
 	tasklet_kill(&qp->rq.task);

@@ -315,9 +315,6 @@ struct sroce_dev {
 /* Of a lane of IB_SPEED_SDR, which is what query_port says of a netdev that says nothing: in Mb/s */
 #define SROCE_LANE_SPEED	2500
 
-/* Who rings may be kept from running in the midst of it: until somebody else looks for the others */
-#define SROCE_DOORBELL_STUCK_NS	(1LL * NSEC_PER_MSEC)
-
 /**
  * struct sroce_stream - does a program post without waiting for anything? (doorbell.c, bells.c)
  * @rung: when the last doorbell was done with
@@ -393,7 +390,7 @@ enum sroce_bells_flag {
  * @lock: for what follows
  * @cons: the kernel's own index: what stands in the ring is for show
  * @ends: the context goes
- * @stream: while it lingers, the timer runs, or a call will start it
+ * @stream: while it lingers, the timer runs, or @task starts it
  * @doubts: how often in a row the program neither came by nor polled
  * @due: until when the program may put doorbells off
  * @qpn: queue pair that was rung for last
@@ -979,7 +976,6 @@ enum sroce_sq_flag {
 	SROCE_SQ_RANG,		/* the program has rung its doorbell */
 	SROCE_SQ_RINGING,	/* and has not come back from that */
 	SROCE_SQ_LATE,		/* it has not, for as long as it may */
-	SROCE_SQ_PATIENT,	/* the timer for that waits for who rings */
 };
 
 /**
@@ -1046,6 +1042,7 @@ enum sroce_sq_flag {
  * @sweep: where it is known that more than one packet is missing
  * @fault: of memory to be sent from or read into
  * @linger: timer that has the ring looked at, doorbell or not
+ * @watch: timer that does the same while somebody rings, for long
  * @linger_due: when the ring is to be looked at, if nobody has by then
  * @task: runs the requester where the caller of its reason must not
  *
@@ -1131,6 +1128,7 @@ struct sroce_sq {
 
 	/* nothing: the owner and who has rung */
 	struct hrtimer linger;
+	struct timer_list watch;
 	ktime_t linger_due;
 
 	struct tasklet_struct task;
@@ -2012,6 +2010,7 @@ bool sroce_doorbell_waited(struct sroce_qp *qp);
 bool sroce_doorbell_polled(struct sroce_qp *qp);
 void sroce_doorbell_heard(struct sroce_qp *qp);
 enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer);
+void sroce_doorbell_watch(struct timer_list *timer);
 void sroce_doorbell_judge(struct sroce_qp *qp);
 void sroce_doorbell_awake(struct sroce_qp *qp);
 void sroce_doorbell_rest(struct sroce_qp *qp);
