@@ -9,6 +9,7 @@
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
 #include <linux/skbuff.h>
+#include <linux/timer.h>
 #include <linux/version.h>
 #include <net/dst.h>
 #include <net/flow.h>
@@ -216,6 +217,10 @@ static inline void sroce_counter_init(struct rdma_counter *counter)
 #define SROCE_RES_SRQ
 #else
 #define SROCE_RES_SRQ .fill_res_srq_entry = sroce_fill_res_srq,
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 1, 84)
+#define timer_delete_sync del_timer_sync
 #endif
 
 /* The speed of a port, of which query_port says no more than speed and width of lanes */

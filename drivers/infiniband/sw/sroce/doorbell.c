@@ -190,14 +190,18 @@ static void linger_start(struct sroce_sq *sq)
 		linger_arm(sq);
 }
 
-/*
- * While somebody rings: at the end of that, time starts anew. But who rings may be kept from
- * running, by others of a better priority or for what its cgroup may use, while other threads of
- * the program have posted and wait. A tick more does; this timer costs next to nothing.
+/**
+ * sroce_doorbell_stuck - see that who rings is not waited for too long
+ * @sq: send side
+ *
+ * Any context. At the end of a doorbell time starts anew, and what is left to do is done. But who
+ * rings may be kept from running, by others of a better priority or for what its cgroup may use,
+ * while other threads of the program have posted and wait. A tick or two do; this timer costs next
+ * to nothing.
  */
-static void linger_watch(struct sroce_sq *sq)
+void sroce_doorbell_stuck(struct sroce_sq *sq)
 {
-	if (!timer_pending(&sq->watch))
+	if (test_bit(SROCE_SQ_RINGING, &sq->flags) && !timer_pending(&sq->watch))
 		mod_timer(&sq->watch, jiffies + 1);
 }
 
@@ -210,14 +214,16 @@ static void linger_watch(struct sroce_sq *sq)
 void sroce_doorbell_watch(struct timer_list *timer)
 {
 	struct sroce_sq *sq = container_of(timer, struct sroce_sq, watch);
+	bool work;
 
-	/* pairs with sroce_doorbell_rest(): it finds this pending, or this finds that the ring lingers */
+	/* pairs with who starts it: it is pending no more there, or this finds what there is to do */
 	smp_mb();
-	if (!READ_ONCE(sq->stream.lingers) || !test_bit(SROCE_SQ_RINGING, &sq->flags))
+	work = test_bit(SROCE_SQ_WORK, &sq->flags);
+	if (!test_bit(SROCE_SQ_RINGING, &sq->flags) || (!work && !READ_ONCE(sq->stream.lingers)))
 		return;
-	if (!ktime_before(ktime_get(), READ_ONCE(sq->linger_due)))
+	if (work || !ktime_before(ktime_get(), READ_ONCE(sq->linger_due)))
 		tasklet_schedule(&sq->task);
-	linger_watch(sq);
+	sroce_doorbell_stuck(sq);
 }
 
 /**
@@ -237,7 +243,7 @@ enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer)
 	if (!READ_ONCE(sq->stream.lingers))
 		return HRTIMER_NORESTART;
 	if (test_bit(SROCE_SQ_RINGING, &sq->flags)) {
-		linger_watch(sq);
+		sroce_doorbell_stuck(sq);
 		return HRTIMER_NORESTART;
 	}
 	/* pairs with the writes of these two, which come after that of the time */
@@ -476,7 +482,7 @@ void sroce_doorbell_rest(struct sroce_qp *qp)
 		sroce_doorbell_awake(qp);
 		set_bit(SROCE_SQ_WORK, &sq->flags);
 	} else if (sq->stream.lingers && test_bit(SROCE_SQ_RINGING, &sq->flags)) {
-		linger_watch(sq);
+		sroce_doorbell_stuck(sq);
 	} else if (sq->stream.lingers) {
 		linger_start(sq);
 	}

@@ -1423,6 +1423,9 @@ static bool run_once(struct sroce_qp *qp)
 		/* a note left while we were leaving is seen by one of the two */
 		smp_mb__after_atomic();
 		more = test_bit(SROCE_SQ_WORK, &sq->flags);
+		/* with bottom halves on, the caller may lose the CPU before it comes back for that */
+		if (more)
+			sroce_doorbell_stuck(sq);
 	}
 	rcu_read_unlock();
 	local_bh_enable();

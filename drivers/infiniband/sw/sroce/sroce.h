@@ -1042,7 +1042,7 @@ enum sroce_sq_flag {
  * @sweep: where it is known that more than one packet is missing
  * @fault: of memory to be sent from or read into
  * @linger: timer that has the ring looked at, doorbell or not
- * @watch: timer that does the same while somebody rings, for long
+ * @watch: timer that does the same, and what is left to do, while somebody rings for long
  * @linger_due: when the ring is to be looked at, if nobody has by then
  * @task: runs the requester where the caller of its reason must not
  *
@@ -2010,6 +2010,7 @@ bool sroce_doorbell_waited(struct sroce_qp *qp);
 bool sroce_doorbell_polled(struct sroce_qp *qp);
 void sroce_doorbell_heard(struct sroce_qp *qp);
 enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer);
+void sroce_doorbell_stuck(struct sroce_sq *sq);
 void sroce_doorbell_watch(struct timer_list *timer);
 void sroce_doorbell_judge(struct sroce_qp *qp);
 void sroce_doorbell_awake(struct sroce_qp *qp);
