@@ -144,9 +144,8 @@ fi
 
 # --- beside TCP -----------------------------------------------------------------
 
-beside_tcp() {
-	local tcp
-
+if command -v iperf3 >/dev/null; then
+	queue drops
 	in_ns b iperf3 -s -1 >/dev/null 2>&1 &
 	wait_for 60 in_ns b sh -c "ss -tlnH 'sport = :5201' | grep -q ."
 	in_ns a iperf3 -c 192.168.77.2 -t $((seconds + 2)) -f k >"$TMP/tcp" 2>&1 &
@@ -159,15 +158,6 @@ beside_tcp() {
 	mine=$(sed -n 's/.*verified, \([0-9.]*\) s.*/\1/p' "$TMP/one")
 	mine=$(awk -v b="$(bytes "$TMP/one")" -v s="$mine" 'BEGIN { print s ? int(b * 8 / s / 1000) : 0 }')
 	diag "Kbit/s: RDMA $mine, TCP ${kbit:-none}"
-}
-
-if command -v iperf3 >/dev/null; then
-	queue drops
-	# who meets a queue that is full has bad luck for a while, and this is short: three tries
-	for _ in 1 2 3; do
-		beside_tcp
-		[ "$(compare "$mine" "$kbit")" -lt 12 ] || break
-	done
 	# decisions.rst has half of it; of large bursts a queue that TCP fills drops most
 	between "$(compare "$mine" "$kbit")" 12 100 "beside TCP: neither is shut out"
 else

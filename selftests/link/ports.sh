@@ -16,11 +16,8 @@ both() { # ip's ARGUMENTS, of a's x0 and b's x1
 	echo "ip -n a link set x0 $* && ip -n b link set x1 $*"
 }
 
-for type in veth bond bridge; do
-	hosts_down
-	host_ns a
-	host_ns b
-	netdev_make $type x0 x1 2>"$TMP/make" || { skip $type "$(tail -n 1 "$TMP/make")"; continue; }
+# A link on each
+links_on() {
 	host_addr a x0 1
 	host_addr b x1 2
 	hosts_meet ip netns exec a
@@ -28,6 +25,14 @@ for type in veth bond bridge; do
 	link_add b roce1 x1
 	gid_wait roce0 192.168.77.1
 	gid_wait roce1 192.168.77.2
+}
+
+for type in veth bond bridge; do
+	hosts_down
+	host_ns a
+	host_ns b
+	netdev_make $type x0 x1 2>"$TMP/make" || { skip $type "$(tail -n 1 "$TMP/make")"; continue; }
+	links_on
 	tap_from "$type down" "$BIN/status" -d roce0 -D roce1 \
 		--down "$(both down)" --up "$(both up)" port
 	# IPv6 leaves for good a netdev that is too small for it, and all else stays
@@ -43,13 +48,7 @@ host_ns b
 if [ "$new" != 1 ]; then
 	skip "a port's speed changes" "no event in this kernel"
 elif netdev_make tap x0 x1 2>"$TMP/make"; then
-	host_addr a x0 1
-	host_addr b x1 2
-	hosts_meet ip netns exec a
-	link_add a roce0 x0
-	link_add b roce1 x1
-	gid_wait roce0 192.168.77.1
-	gid_wait roce1 192.168.77.2
+	links_on
 	faster="ip netns exec a ethtool -s x0 speed 40000"
 	# nobody is told of the change itself
 	tap_from "a port's speed" "$BIN/status" -d roce0 -D roce1 \
