@@ -58,8 +58,14 @@ void pair_down(void);
 bool tell(struct side *a, struct side *b);
 void qp_event(struct ib_event *event, void *context);
 
+bool reg(struct side *s, struct ib_mr *mr, int access, enum ib_wc_status status);
+bool local_inv(struct side *s, u32 rkey, enum ib_wc_status status);
+bool access_by(struct side *s, enum ib_wr_opcode opcode, u64 addr, u32 rkey, u32 len,
+	       enum ib_wc_status status);
+
 void test_send(struct side *a, struct side *b);
 void test_fastreg(struct side *a, struct side *b);
+void test_gaps(struct side *a, struct side *b);
 void test_fastreg_uc(struct side *a, struct side *b);
 void test_events(struct side *a, struct side *b);
 void test_port_events(struct side *a, struct side *b);

@@ -777,6 +777,7 @@ static void test_all(struct side *a, struct side *b)
 	test_ud(a, b);
 	test_events(a, b);
 	test_fastreg(a, b);
+	test_gaps(a, b);
 	test_fastreg_uc(a, b);
 }
 

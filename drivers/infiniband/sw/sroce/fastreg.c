@@ -23,28 +23,17 @@
  * @lock: guards registering; BH off. As that of a window, nobody who has a region
  *	takes it
  * @dead: never to be registered again
- * @max_pages: room in both lists of pages
- * @num_pages: in that of @mr
+ * @room: in both lists
  * @mapped: @next is what the next registration is of; else it is as before
- * @next: pages that sroce_map_mr_sg() has collected; the consumer's until it posts
- * @next.block: their addresses
- * @next.num: of these
- * @next.shift: each has this size
- * @next.offset: of the region's first byte in the first of them
+ * @next: what sroce_map_mr_sg() has collected; the consumer's until it posts
  */
 struct sroce_fast {
 	struct sroce_mr mr;
 	spinlock_t lock;
 	bool dead;
-	u32 max_pages;
-	u32 num_pages;
+	u32 room;
 	bool mapped;
-	struct {
-		unsigned long *block;
-		u32 num;
-		unsigned int shift;
-		u64 offset;
-	} next;
+	struct sroce_mem next;
 };
 
 static struct sroce_fast *to_fast(struct sroce_mr *mr)
@@ -52,13 +41,28 @@ static struct sroce_fast *to_fast(struct sroce_mr *mr)
 	return container_of(mr, struct sroce_fast, mr);
 }
 
-static void fast_free(struct sroce_fast *fast)
+static bool list_alloc(struct sroce_mem *mem, enum ib_mr_type type, u32 room)
 {
-	kvfree(fast->next.block);
-	kvfree(fast->mr.mem.block);
+	if (type == IB_MR_TYPE_SG_GAPS)
+		mem->piece = kvmalloc_array(room, sizeof(*mem->piece), GFP_KERNEL);
+	else
+		mem->block = kvmalloc_array(room, sizeof(*mem->block), GFP_KERNEL);
+	return mem->piece || mem->block;
 }
 
-static struct sroce_fast *fast_create(struct ib_pd *pd, u32 max_pages)
+static void list_free(struct sroce_mem *mem)
+{
+	kvfree(mem->piece);
+	kvfree(mem->block);
+}
+
+static void fast_free(struct sroce_fast *fast)
+{
+	list_free(&fast->next);
+	list_free(&fast->mr.mem);
+}
+
+static struct sroce_fast *fast_create(struct ib_pd *pd, enum ib_mr_type type, u32 room)
 {
 	struct sroce_fast *fast;
 
@@ -68,10 +72,8 @@ static struct sroce_fast *fast_create(struct ib_pd *pd, u32 max_pages)
 	spin_lock_init(&fast->lock);
 	fast->mr.kind = SROCE_MR_FAST;
 	fast->mr.pd = pd;
-	fast->max_pages = max_pages;
-	fast->mr.mem.block = kvmalloc_array(max_pages, sizeof(*fast->mr.mem.block), GFP_KERNEL);
-	fast->next.block = kvmalloc_array(max_pages, sizeof(*fast->next.block), GFP_KERNEL);
-	if (fast->mr.mem.block && fast->next.block)
+	fast->room = room;
+	if (list_alloc(&fast->mr.mem, type, room) && list_alloc(&fast->next, type, room))
 		return fast;
 	fast_free(fast);
 	kfree(fast);
@@ -81,8 +83,8 @@ static struct sroce_fast *fast_create(struct ib_pd *pd, u32 max_pages)
 /**
  * sroce_alloc_mr - ib_device_ops: make a region that work requests register
  * @ibpd: protection domain of a kernel consumer
- * @type: IB_MR_TYPE_MEM_REG alone
- * @max_num_sg: pages that it may have
+ * @type: IB_MR_TYPE_MEM_REG or IB_MR_TYPE_SG_GAPS
+ * @max_num_sg: pages that it may have, or pieces of any length
  *
  * IBTA Vol.1, Allocate L_Key. May sleep.
  *
@@ -95,7 +97,7 @@ struct ib_mr *sroce_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type, u32 max_n
 	struct sroce_fast *fast;
 	int err = -ENOMEM;
 
-	if (type != IB_MR_TYPE_MEM_REG)
+	if (type != IB_MR_TYPE_MEM_REG && type != IB_MR_TYPE_SG_GAPS)
 		return ERR_PTR(-EOPNOTSUPP);
 	if (!max_num_sg || max_num_sg > SROCE_MAX_FAST_PAGES)
 		return ERR_PTR(-EINVAL);
@@ -104,7 +106,7 @@ struct ib_mr *sroce_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type, u32 max_n
 	region = kzalloc(sizeof(*region), GFP_KERNEL);
 	if (!region)
 		goto err_count;
-	fast = fast_create(ibpd, max_num_sg);
+	fast = fast_create(ibpd, type, max_num_sg);
 	if (!fast)
 		goto err_region;
 	err = sroce_key_alloc(sdev, &fast->mr, &region->ibmr.lkey);
@@ -127,12 +129,53 @@ err_count:
 static int set_page(struct ib_mr *ibmr, u64 addr)
 {
 	struct sroce_fast *fast = to_fast(to_sregion(ibmr)->mr);
+	struct sroce_mem *next = &fast->next;
 
-	if (fast->next.num == fast->max_pages)
+	if (next->num == fast->room)
 		return -ENOMEM;
 	/* with ib_uses_virt_dma(), a DMA address is a kernel address */
-	fast->next.block[fast->next.num++] = addr;
+	next->block[next->num++] = addr;
 	return 0;
+}
+
+static int map_pages(struct ib_mr *ibmr, struct sroce_mem *next, struct scatterlist *sg, int num,
+		     unsigned int *offset)
+{
+	int mapped;
+
+	if (!is_power_of_2(ibmr->page_size))
+		return -EINVAL;
+	next->block_shift = ilog2(ibmr->page_size);
+	mapped = ib_sg_to_pages(ibmr, sg, num, offset, set_page);
+	/* from here on the iova is the consumer's, as ib_map_mr_sg_zbva() shows */
+	next->offset = ibmr->iova & (ibmr->page_size - 1);
+	return mapped;
+}
+
+/* Whatever the entries' addresses and lengths: the page size says nothing (ib_map_mr_sg()). */
+static int map_pieces(struct ib_mr *ibmr, struct sroce_mem *next, u32 room,
+		      struct scatterlist *sg, int num, unsigned int *offset)
+{
+	u32 skip = offset ? *offset : 0;
+	struct scatterlist *entry;
+	int i;
+
+	if (num <= 0 || skip > sg_dma_len(sg))
+		return -EINVAL;
+	ibmr->iova = sg_dma_address(sg) + skip;
+	ibmr->length = 0;
+	for_each_sg(sg, entry, min_t(u32, num, room), i) {
+		ibmr->length += sg_dma_len(entry) - skip;
+		next->piece[i] = (struct sroce_piece) {
+			.addr = sg_dma_address(entry) + skip,
+			.end = ibmr->length,
+		};
+		skip = 0;
+	}
+	next->num = i;
+	if (offset)
+		*offset = 0;
+	return i;
 }
 
 /**
@@ -151,17 +194,13 @@ static int set_page(struct ib_mr *ibmr, u64 addr)
 int sroce_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int num, unsigned int *offset)
 {
 	struct sroce_fast *fast = to_fast(to_sregion(ibmr)->mr);
-	int mapped;
+	struct sroce_mem *next = &fast->next;
 
-	if (!is_power_of_2(ibmr->page_size))
-		return -EINVAL;
-	fast->next.num = 0;
-	fast->next.shift = ilog2(ibmr->page_size);
+	next->num = 0;
 	fast->mapped = true;
-	mapped = ib_sg_to_pages(ibmr, sg, num, offset, set_page);
-	/* from here on the iova is the consumer's, as ib_map_mr_sg_zbva() shows */
-	fast->next.offset = ibmr->iova & (ibmr->page_size - 1);
-	return mapped;
+	if (next->piece)
+		return map_pieces(ibmr, next, fast->room, sg, num, offset);
+	return map_pages(ibmr, next, sg, num, offset);
 }
 
 /**
@@ -179,7 +218,8 @@ int sroce_fast_prepare(struct sroce_send_wqe *wqe, const struct ib_reg_wr *wr)
 
 	if (wr->access & ~FAST_ACCESS)
 		return -EOPNOTSUPP;
-	if (ibmr->type != IB_MR_TYPE_MEM_REG || ib_check_mr_access(ibmr->device, wr->access))
+	if ((ibmr->type != IB_MR_TYPE_MEM_REG && ibmr->type != IB_MR_TYPE_SG_GAPS) ||
+	    ib_check_mr_access(ibmr->device, wr->access))
 		return -EINVAL;
 	/* eight bits are the consumer's: ib_update_fast_reg_key() */
 	if ((wr->key ^ ibmr->lkey) & ~0xffU)
@@ -191,18 +231,22 @@ int sroce_fast_prepare(struct sroce_send_wqe *wqe, const struct ib_reg_wr *wr)
 	return 0;
 }
 
-/* Another list of pages, or the same as before. */
-static void take_pages(struct sroce_fast *fast)
+/* Another list, or the same as before. */
+static void take_list(struct sroce_fast *fast)
 {
-	struct sroce_mr *mr = &fast->mr;
-
 	if (!fast->mapped)
 		return;
-	swap(mr->mem.block, fast->next.block);
-	mr->mem.block_shift = fast->next.shift;
-	mr->mem.offset = fast->next.offset;
-	fast->num_pages = fast->next.num;
+	swap(fast->mr.mem, fast->next);
 	fast->mapped = false;
+}
+
+static u64 list_bytes(const struct sroce_mem *mem)
+{
+	if (!mem->num)
+		return 0;
+	if (mem->piece)
+		return mem->piece[mem->num - 1].end;
+	return ((u64)mem->num << mem->block_shift) - mem->offset;
 }
 
 static int fast_register(struct sroce_fast *fast, struct sroce_qp *qp,
@@ -217,8 +261,8 @@ static int fast_register(struct sroce_fast *fast, struct sroce_qp *qp,
 	if (mr->key)
 		return -EBUSY;
 
-	take_pages(fast);
-	if (mr->mem.offset + wqe->bind_len > (u64)fast->num_pages << mr->mem.block_shift)
+	take_list(fast);
+	if (wqe->bind_len > list_bytes(&mr->mem))
 		return -EINVAL;
 	mr->access = wqe->bind_access;
 	mr->iova = wqe->bind_addr;

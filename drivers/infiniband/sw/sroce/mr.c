@@ -757,6 +757,26 @@ static void *null_span(u64 addr, u32 *len, bool write)
 	return (write ? (void *)null_sink : page_address(ZERO_PAGE(0))) + offset_in_page(addr);
 }
 
+/* In the last piece that begins at or before @off. */
+static void *piece_span(const struct sroce_mem *mem, u64 off, u32 *len)
+{
+	const struct sroce_piece *piece = mem->piece;
+	u32 low = 0, high = mem->num - 1;
+	u64 start;
+
+	while (low < high) {
+		u32 mid = low + (high - low) / 2;
+
+		if (piece[mid].end > off)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	start = low ? piece[low - 1].end : 0;
+	*len = min_t(u64, *len, piece[low].end - off);
+	return (void *)(piece[low].addr + (off - start));
+}
+
 /**
  * sroce_mr_span - where bytes of a region lie
  * @mr: the region
@@ -777,9 +797,9 @@ void *sroce_mr_span(struct sroce_mr *mr, u64 addr, u32 *len, bool write)
 		return sroce_odp_span(mr->mem.odp, mr->mem.start + (addr - mr->iova), len, write);
 	if (mr->kind == SROCE_MR_NULL)
 		return null_span(addr, len, write);
-	/* the kernel's memory is where its address says: ib_uses_virt_dma() */
 	if (!mr->mem.block)
-		return (void *)(uintptr_t)addr;
+		/* all of the kernel's memory is where its address says: ib_uses_virt_dma() */
+		return mr->mem.piece ? piece_span(&mr->mem, off, len) : (void *)(uintptr_t)addr;
 
 	*len = min_t(u64, *len, size - in_block);
 	return (void *)(mr->mem.block[off >> mr->mem.block_shift] + in_block);

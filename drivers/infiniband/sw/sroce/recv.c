@@ -850,8 +850,9 @@ static enum recv_result atomic_word(struct sroce_qp *qp, const struct wire_pkt *
 	*word = sroce_mr_span(mr, addr, &n, true);
 	if (!*word)
 		return recv_fault(qp, addr, n, RECV_ACCESS);
-	/* an iova that is aligned can name an address that is not */
-	return IS_ALIGNED((unsigned long)*word, sizeof(u64)) ? RECV_DONE : RECV_ACCESS;
+	/* an iova that is aligned can name an address that is not, or the end of a piece */
+	return IS_ALIGNED((unsigned long)*word, sizeof(u64)) && n == sizeof(u64) ? RECV_DONE :
+										  RECV_ACCESS;
 }
 
 static void recv_atomic(struct sroce_qp *qp, const struct sroce_rx *rx)

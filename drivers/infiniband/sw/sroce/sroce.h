@@ -74,6 +74,16 @@ struct sroce_tm;
 struct sroce_window;
 
 /**
+ * struct sroce_piece - some of a region's bytes, where pieces are as long as they like
+ * @addr: of the first in the kernel
+ * @end: how many bytes of the region there are up to its last
+ */
+struct sroce_piece {
+	unsigned long addr;
+	u64 end;
+};
+
+/**
  * struct sroce_mem - the memory behind a region
  * @umem: pinned pages of a process, or NULL
  * @odp: pages of a process that come and go, or NULL
@@ -82,7 +92,9 @@ struct sroce_window;
  * @start: address of the first byte in the process; @umem and @odp only
  * @offset: of the first byte in the first block
  * @block_shift: all blocks have this size
- * @block: their addresses in the kernel; NULL with @odp
+ * @block: their addresses in the kernel; NULL with @odp and @piece
+ * @piece: what it is of in place of blocks, or NULL
+ * @num: of @block or @piece; fast registration only
  */
 struct sroce_mem {
 	struct ib_umem *umem;
@@ -93,6 +105,8 @@ struct sroce_mem {
 	u64 offset;
 	unsigned int block_shift;
 	unsigned long *block;
+	struct sroce_piece *piece;
+	u32 num;
 };
 
 /* What a key stands for. */
