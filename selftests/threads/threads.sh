@@ -15,7 +15,7 @@ if [ -w $preempt ]; then
 	defer "echo $(sed 's/.*(\(.*\)).*/\1/' $preempt) >$preempt"
 	echo full >$preempt
 fi
-if grep -qs "(full)" $preempt || [[ $(uname -v) == *" PREEMPT "* ]]; then
+if grep -qs "(full)" $preempt || [[ $(uname -v) =~ \ PREEMPT(_RT)?\  ]]; then
 	tests_of threads stalled
 else
 	skip stalled "this kernel preempts nobody"

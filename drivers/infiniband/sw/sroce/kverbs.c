@@ -15,11 +15,12 @@
  * The requester sends packets, and may call completion handlers, before it
  * returns. With interrupts or bottom halves off the caller may hold a lock
  * that a handler takes, and the network stack may not be entered: then a
- * tasklet does it. Without, a handler could interrupt the caller as well.
+ * tasklet does it. Without, a handler could interrupt the caller as well; but
+ * with PREEMPT_RT spin_lock_irqsave() leaves interrupts on, and nothing tells.
  */
 static void kick(struct sroce_qp *qp)
 {
-	if (irqs_disabled() || in_softirq())
+	if (IS_ENABLED(CONFIG_PREEMPT_RT) || irqs_disabled() || in_softirq())
 		tasklet_schedule(&qp->sq.task);
 	else
 		sroce_qp_kick(qp);
