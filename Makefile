@@ -21,7 +21,7 @@ BUILD ?= $(if $(release),build/$(release))
 # this machine's, all is built in that release's root.
 KERNEL ?= bookworm
 lab_kernel = $(shell tools/lab/kernel $(KERNEL))
-in_root = $(if $(filter-out bookworm,$(KERNEL)),tools/lab/root $(KERNEL))
+in_root = $(if $(filter-out bookworm bookworm-rt,$(KERNEL)),tools/lab/root $(KERNEL))
 
 moddir ?= /lib/modules
 sysconfdir ?= /etc
@@ -44,8 +44,9 @@ help:
 # What is needed, in groups of tools/lab/deps: all of a target at once, as who is not
 # root is told a command and starts anew. What is on top of verbs is large, has
 # servers, and is for its own tests.
-DEPS ?= build lab static test $(if $(LONG)$(findstring apps,$(T))$(findstring ulp,$(T)),apps ulp)
-demo: DEPS := build lab test
+rt := $(filter rt,$(subst -, ,$(KERNEL)))
+DEPS ?= build lab static test $(rt) $(if $(LONG)$(findstring apps,$(T))$(findstring ulp,$(T)),apps ulp)
+demo: DEPS := build lab test $(rt)
 check-debug check-smp: DEPS += uml
 check-static: DEPS += uml cross
 bench: export DEPS := build lab test bench uml
@@ -180,7 +181,7 @@ uninstall:
 demo: lab
 	@tools/lab/vm -i -k $(lab_kernel) -- tools/lab/demo.sh
 
-#: check      run the tests, in VMs where they need one; T=subject/name for one; KERNEL=trixie, sid or trixie-arm64
+#: check      run the tests, in VMs where they need one; T=subject/name for one; KERNEL=trixie, sid, bookworm-rt or trixie-arm64
 check: tests
 	@selftests/run -k $(KERNEL) $(T)
 

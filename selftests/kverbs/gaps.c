@@ -98,10 +98,23 @@ static bool map_all(struct side *s, struct ib_mr *mr, struct gaps *g)
 	       mr->length == g->len && mr->iova == (uintptr_t)gaps_byte(g, g->mem, 0);
 }
 
-static void test_map(struct side *s, struct ib_mr *mr, struct gaps *g)
+static bool write_all(struct side *s, struct ib_mr *mr)
+{
+	return access_by(s, IB_WR_RDMA_WRITE, mr->iova, mr->rkey, mr->length, IB_WC_SUCCESS);
+}
+
+static void again(void)
+{
+	pair_down();
+	if (pair_up(IB_QPT_RC))
+		ok(false, "gaps: RC, again");
+}
+
+static void test_map(struct side *peer, struct side *s, struct ib_mr *mr, struct gaps *g)
 {
 	struct ib_mr *few = ib_alloc_mr(s->pd, IB_MR_TYPE_SG_GAPS, 3);
 	unsigned int offset = 0;
+	u32 i;
 
 	ok(s->dev->attrs.kernel_cap_flags & IBK_SG_GAPS_REG && map_all(s, mr, g),
 	   "gaps: pieces are mapped");
@@ -111,10 +124,19 @@ static void test_map(struct side *s, struct ib_mr *mr, struct gaps *g)
 	ok(ib_map_mr_sg(mr, g->sg + 1, PIECES - 1, &offset, PAGE_SIZE) == PIECES - 1 && !offset &&
 	   mr->length == g->len - 1 - 8 && mr->iova == (uintptr_t)gaps_byte(g, g->mem, 9),
 	   "gaps: not from the start");
+	fill();
+	gaps_clear(g);
+	for (i = 0; i < mr->length; i++)
+		*gaps_byte(g, g->want, 9 + i) = pattern(i);
+	ok(reg(s, mr, ACCESS, IB_WC_SUCCESS) && write_all(peer, mr) && gaps_as_expected(g) &&
+	   local_inv(s, mr->rkey, IB_WC_SUCCESS), "gaps: WRITE to that");
 	offset = 14;
 	ok(ib_map_mr_sg(mr, g->sg + 1, PIECES - 1, &offset, PAGE_SIZE) == -EINVAL &&
 	   ib_map_mr_sg(mr, g->sg, 0, NULL, PAGE_SIZE) == -EINVAL,
 	   "gaps: from beyond the first, and none at all");
+	/* which leaves nothing of what was mapped before */
+	ok(mr->length && reg(s, mr, ACCESS, IB_WC_MW_BIND_ERR), "gaps: registered after that");
+	again();
 	ok(!IS_ERR(few) && ib_map_mr_sg(few, g->sg, PIECES, NULL, PAGE_SIZE) == 3 &&
 	   few->length == 714 && !ib_dereg_mr(few), "gaps: more than the region has room for");
 }
@@ -162,13 +184,6 @@ static bool fetch_add(struct side *a, struct ib_mr *mr, u32 off, enum ib_wc_stat
 	};
 
 	return !post(a, &wr.wr) && op_wait(&a->send, status);
-}
-
-static void again(void)
-{
-	pair_down();
-	if (pair_up(IB_QPT_RC))
-		ok(false, "gaps: RC, again");
 }
 
 /* The list's last two pieces, 20 and 24 bytes: a word has to be in one of them. */
@@ -243,13 +258,12 @@ void test_gaps(struct side *a, struct side *b)
 		ok(false, "lists with gaps");
 		return;
 	}
-	test_map(b, mr, &gaps);
+	test_map(a, b, mr, &gaps);
 	fill();
 	gaps_clear(&gaps);
 	gaps_expect(&gaps, 0, gaps.len);
 	ok(map_all(b, mr, &gaps) && reg(b, mr, ACCESS, IB_WC_SUCCESS) &&
-	   access_by(a, IB_WR_RDMA_WRITE, mr->iova, mr->rkey, mr->length, IB_WC_SUCCESS) &&
-	   gaps_as_expected(&gaps), "gaps: WRITE to all of it");
+	   write_all(a, mr) && gaps_as_expected(&gaps), "gaps: WRITE to all of it");
 	ok(read_back(a, mr, &gaps), "gaps: READ of the same");
 	fill();
 	test_parts(a, mr, &gaps);

@@ -580,6 +580,8 @@ static void test_flush(struct side *a, struct side *b)
 {
 	struct ib_sge list = sge(a, 0, 100);
 	struct ib_rdma_wr wr = write_to(b, &list, b->pd->local_dma_lkey);
+	static DEFINE_SPINLOCK(lock);
+	unsigned long flags;
 
 	post_recv(a, 0, SIZE);
 	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_REM_ACCESS_ERR),
@@ -587,9 +589,9 @@ static void test_flush(struct side *a, struct side *b)
 	ok(op_wait(&a->recv, IB_WC_WR_FLUSH_ERR), "what was posted is flushed");
 	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_WR_FLUSH_ERR), "in ERR: send");
 	ok(!post_recv(a, 0, SIZE) && op_wait(&a->recv, IB_WC_WR_FLUSH_ERR), "in ERR: receive");
-	local_irq_disable();
+	spin_lock_irqsave(&lock, flags);
 	post_recv(a, 0, SIZE);
-	local_irq_enable();
+	spin_unlock_irqrestore(&lock, flags);
 	ok(op_wait(&a->recv, IB_WC_WR_FLUSH_ERR), "in ERR: receive, interrupts off");
 }
 

@@ -11,6 +11,7 @@ cd "$REPO" || bail "no $REPO"
 
 kdir=()
 [ ! -d "${LAB_KERNEL:-}/obj" ] || kdir=("KDIR=$(realpath "$LAB_KERNEL/obj")" ARCH=um)
+[ "${LAB_KERNEL:-}" != bookworm-rt ] || kdir=("KDIR=/usr/src/linux-headers-$(tools/lab/kernel "$LAB_KERNEL")")
 
 # That sparse is wanted. C=2 would have the kernel ask whether it will do, by a script that is not
 # among Debian's headers; build.t has a fault found instead.

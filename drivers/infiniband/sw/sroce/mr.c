@@ -88,6 +88,44 @@ void sroce_keys_exit(struct sroce_dev *sdev)
 	rhashtable_destroy(&sdev->keys);
 }
 
+/*
+ * Who revokes a key that is in use waits for those who copy. With PREEMPT_RT these may be preempted, and
+ * want a lock of who waits for that very CPU: there it sleeps, on a lock that they read.
+ */
+#ifdef CONFIG_PREEMPT_RT
+static void copying_init(struct sroce_mr *mr)
+{
+	rwlock_init(&mr->copying);
+}
+
+static void copying_begin(struct sroce_mr *mr)
+{
+	if (mr->kind == SROCE_MR_WINDOW || mr->kind == SROCE_MR_FAST)
+		read_lock(&mr->copying);
+}
+
+static void copying_end(struct sroce_mr *mr)
+{
+	if (mr->kind == SROCE_MR_WINDOW || mr->kind == SROCE_MR_FAST)
+		read_unlock(&mr->copying);
+}
+
+static void copying_wait(struct sroce_mr *mr)
+{
+	write_lock(&mr->copying);
+	write_unlock(&mr->copying);
+}
+#else
+static void copying_init(struct sroce_mr *mr) {}
+static void copying_begin(struct sroce_mr *mr) {}
+static void copying_end(struct sroce_mr *mr) {}
+
+static void copying_wait(struct sroce_mr *mr)
+{
+	cpu_relax();
+}
+#endif
+
 /**
  * sroce_key_alloc - enter a region or a window into the key table
  * @sdev: the device
@@ -102,6 +140,7 @@ int sroce_key_alloc(struct sroce_dev *sdev, struct sroce_mr *mr, u32 *key)
 {
 	int err;
 
+	copying_init(mr);
 	do {
 		*key = get_random_u32();
 		mr->index = *key >> KEY_INDEX_SHIFT;
@@ -148,8 +187,10 @@ static struct sroce_mr *key_hold(struct sroce_dev *sdev, u32 key)
 	for (mr = sroce_key_find(sdev, key); mr; mr = next) {
 		if (READ_ONCE(mr->key) != key)
 			return NULL;
+		copying_begin(mr);
 		if (refcount_inc_not_zero(&mr->ref))
 			return mr;
+		copying_end(mr);
 		/* its successor was there before it went: pairs with mr_drain() */
 		smp_rmb();
 		next = sroce_key_find(sdev, key);
@@ -199,6 +240,9 @@ void sroce_key_put(struct sroce_mr *mr)
 
 	if (refcount_dec_and_test(&mr->ref) && region)
 		complete(&mr->idle);
+	/* a region may be gone; the others are not before an RCU grace period, and BH is off */
+	if (!region)
+		copying_end(mr);
 }
 
 /**
@@ -228,7 +272,7 @@ void sroce_key_revoke(struct sroce_mr *mr)
 	WRITE_ONCE(mr->key, 0);
 	if (!refcount_dec_and_test(&mr->ref))
 		while (refcount_read(&mr->ref))
-			cpu_relax();
+			copying_wait(mr);
 	smp_acquire__after_ctrl_dep();
 }
 

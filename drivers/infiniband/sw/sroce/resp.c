@@ -850,12 +850,20 @@ void sroce_resp_task(struct tasklet_struct *task)
  * sroce_resp_claim - become the owner of the responses, to change the path
  * @qp: queue pair
  *
- * Bottom halves are off; an owner's turn is bounded, and on another CPU.
+ * Process context, with bottom halves off, once; an owner's turn is bounded, and on another CPU.
+ * With PREEMPT_RT they may be on for a while: see sroce_send_claim().
  */
 void sroce_resp_claim(struct sroce_qp *qp)
 {
-	while (test_and_set_bit_lock(SROCE_RESP_OWNED, &qp->rq.flags))
-		cpu_relax();
+	while (test_and_set_bit_lock(SROCE_RESP_OWNED, &qp->rq.flags)) {
+		if (!IS_ENABLED(CONFIG_PREEMPT_RT)) {
+			cpu_relax();
+			continue;
+		}
+		local_bh_enable();
+		usleep_range(SROCE_TURN_US, 2 * SROCE_TURN_US);
+		local_bh_disable();
+	}
 }
 
 /**

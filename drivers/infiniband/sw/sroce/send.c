@@ -1487,13 +1487,18 @@ bool sroce_send_try_claim(struct sroce_qp *qp)
  * sroce_send_claim - become a send side's owner, to change it
  * @qp: queue pair
  *
- * Process context; an owner's turn is bounded and does not sleep, nor is it
- * preempted: bottom halves are off until sroce_send_release().
+ * Process context. An owner's turn is bounded and has bottom halves off, as has the caller until
+ * sroce_send_release(). With PREEMPT_RT it may be preempted, and want a lock of who waits for this
+ * CPU: that one has to be given time.
  */
 void sroce_send_claim(struct sroce_qp *qp)
 {
-	while (!sroce_send_try_claim(qp))
-		cond_resched();
+	while (!sroce_send_try_claim(qp)) {
+		if (IS_ENABLED(CONFIG_PREEMPT_RT))
+			usleep_range(SROCE_TURN_US, 2 * SROCE_TURN_US);
+		else
+			cond_resched();
+	}
 }
 
 /**

@@ -130,6 +130,7 @@ enum sroce_mr_kind {
  * @pd: protection domain
  * @num: the queue pair that alone may use it, or NULL; holds a reference
  * @key: lkey and rkey
+ * @copying: who copies reads it, who revokes the key writes it: to sleep on, where it cannot spin
  * @access: IB_ACCESS_*
  * @iova: the address that names the first byte
  * @length: bytes
@@ -148,6 +149,9 @@ struct sroce_mr {
 	struct ib_pd *pd;
 	struct sroce_qpn *num;
 	u32 key;
+#ifdef CONFIG_PREEMPT_RT
+	rwlock_t copying;
+#endif
 	int access;
 	u64 iova;
 	u64 length;
@@ -765,6 +769,9 @@ struct sroce_fault {
  * enough that a receiver on the same CPU finds them in its cache.
  */
 #define SROCE_SEND_WINDOW	(256U << 10)
+
+/* With PREEMPT_RT, microseconds that who wants to change a queue pair sleeps while others are at it */
+#define SROCE_TURN_US		50
 
 /*
  * Bytes from the oldest packet that is missing on, what has arrived behind it included.
