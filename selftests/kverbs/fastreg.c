@@ -24,11 +24,6 @@ struct pages {
 	u32 len;
 };
 
-static u8 pattern(u32 i)
-{
-	return i * 7 + (i >> 8);
-}
-
 static void pages_free(struct pages *p)
 {
 	int i;

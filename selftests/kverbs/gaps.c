@@ -31,11 +31,6 @@ struct gaps {
 	u32 len;
 };
 
-static u8 pattern(u32 i)
-{
-	return i * 7 + (i >> 8);
-}
-
 static void gaps_free(struct gaps *g)
 {
 	kfree(g->mem);

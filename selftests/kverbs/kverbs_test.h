@@ -41,6 +41,12 @@ extern unsigned int failed;
 	failed += !passed;						\
 } while (0)
 
+/* What byte @i of a buffer that is filled has. */
+static inline u8 pattern(u32 i)
+{
+	return i * 7 + (i >> 8);
+}
+
 bool wait_done(struct completion *done);
 void op_init(struct op *op);
 bool op_wait(struct op *op, enum ib_wc_status status);

@@ -113,7 +113,7 @@ void fill(void)
 	u32 i;
 
 	for (i = 0; i < SIZE; i++) {
-		sides[0].buf[i] = i * 7 + (i >> 8);
+		sides[0].buf[i] = pattern(i);
 		sides[1].buf[i] = 0xee;
 	}
 }
