@@ -67,6 +67,8 @@ elif [ "$(id -u)" != 0 ]; then
 else
 	# the kernel's own, or there is none to install for
 	mkdir -p "$d/tree" "$d/src" "$d/mods/$rel"
+	# where dkms 3.2 looks for headers
+	ln -s "$kdir" "$d/mods/$rel/build"
 	# and there are modules already, which modprobe could take instead
 	install -D -m 644 /dev/null "$d/mods/6.1.0-1-amd64/updates/sroce.ko"
 	with_dkms install && with_dkms install-dkms
