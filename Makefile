@@ -47,7 +47,7 @@ help:
 rt := $(filter rt,$(subst -, ,$(KERNEL)))
 DEPS ?= build lab static test $(rt) $(if $(LONG)$(findstring apps,$(T))$(findstring ulp,$(T)),apps ulp)
 demo: DEPS := build lab test $(rt)
-check-debug check-smp: DEPS += uml
+check-debug check-smp check-rt: DEPS += uml
 check-static: DEPS += uml cross
 bench: export DEPS := build lab test bench uml
 
@@ -227,17 +227,25 @@ check-debug: $(debug)/linux
 	@selftests/run -k $(debug) $(T)
 
 #: check-smp  those tests where processors meet, in a kernel for several that reports data races (KCSAN), which is built first
-smp := build/smp
+#: check-rt   the same tests in such a kernel for real time (PREEMPT_RT), where all can be preempted
 on_smp := planted xfer/many xfer/random xfer/two rings doorbell cq srq errors mr life/kill life/remove link netem recovery/recovery \
 	gaps/gaps kept kverbs hostile threads
 
-$(smp)/vmlinuz: $(addprefix tools/lab/,rdma.config smp.config) | deps
-	@tools/lab/linux smp $(smp)
+smp := build/smp
+rt_smp := build/smp-rt
 
+$(smp)/vmlinuz $(rt_smp)/vmlinuz: $(addprefix tools/lab/,rdma.config smp.config) | deps
+	@tools/lab/linux $(notdir $(@D)) $(@D)
+$(rt_smp)/vmlinuz: tools/lab/smp-rt.config
+
+check-smp: on := $(smp)
+check-rt: on := $(rt_smp)
 check-smp: $(smp)/vmlinuz
-	+@$(MAKE) built planted KDIR=$(smp)/obj
+check-rt: $(rt_smp)/vmlinuz
+check-smp check-rt:
+	+@$(MAKE) built planted KDIR=$(on)/obj
 	+@$(MAKE) -s -C selftests
-	@selftests/run -j 1 -k $(smp) $(or $(T),$(on_smp))
+	@selftests/run -j 1 -k $(on) $(or $(T),$(on_smp))
 
 #: check-model the model of the recovery alone: a million schedules
 check-model:
@@ -263,7 +271,7 @@ tests: lab
 
 #: clean      remove what was built
 clean:
-	@find build -mindepth 1 -maxdepth 1 ! -name lab ! -name dl ! -name 'uml*' ! -name smp ! -name s390 -exec rm -rf {} + 2>/dev/null || true
+	@find build -mindepth 1 -maxdepth 1 ! -name lab ! -name dl ! -name 'uml*' ! -name smp ! -name smp-rt ! -name s390 -exec rm -rf {} + 2>/dev/null || true
 	@rm -rf build/lab/out.* build/lab/vm.* build/lab/tmp.*
 
 #: distclean  remove build altogether: downloads and kernels too
@@ -271,5 +279,5 @@ distclean:
 	rm -rf build
 
 .PHONY: help deps modules folder kverbs ceiling planted wrong provider install install-module install-provider install-dkms uninstall demo check check-long check-all check-apps \
-	check-static check-debug check-smp check-model bench lab built tests clean distclean
+	check-static check-debug check-smp check-rt check-model bench lab built tests clean distclean
 .DEFAULT_GOAL := help

@@ -49,8 +49,6 @@ for lack in 64BIT PCI INFINIBAND_USER_ACCESS; do
 	refused "a kernel with CONFIG_$lack=" "sroce cannot work in this kernel, which would need CONFIG_$lack=y" \
 		module "CONFIG_$lack="
 done
-refused "one for real time whose bottom halves do not exclude each other" "would need CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y" \
-	module VERSION=6 PATCHLEVEL=18 CONFIG_PREEMPT_RT=y CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=
 refused "a kernel before 6.1" "sroce needs Linux 6.1 or newer, and this is 6.0" module VERSION=6 PATCHLEVEL=0
 
 # What is built goes into folders that somebody names, and that may be emptied for it.

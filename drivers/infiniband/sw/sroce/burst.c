@@ -12,6 +12,7 @@
 #include <linux/gfp.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
+#include <linux/local_lock.h>
 #include <linux/percpu.h>
 #include <linux/udp.h>
 #include <net/inet_ecn.h>
@@ -38,29 +39,44 @@
  */
 #define CHUNKS		16
 
+/**
+ * struct sroce_chunk - pages that packets are written to
+ * @page: the first; NULL if there are none
+ * @size: bytes of them
+ * @used: bytes of those that packets have
+ * @taken: somebody writes one behind those. With PREEMPT_RT that may be preempted by who
+ *	writes another
+ */
 struct sroce_chunk {
 	struct page *page;
 	u32 size;
 	u32 used;
+	bool taken;
 };
 
 /**
  * struct sroce_chunks - a CPU's fragments, used with bottom halves off
+ * @lock: for who looks for one to take
  * @chunk: those that there are; what one burst leaves, the next takes
  * @now: the one that is written to
  */
 struct sroce_chunks {
+	local_lock_t lock;
 	struct sroce_chunk chunk[CHUNKS];
 	u32 now;
 };
 
-static DEFINE_PER_CPU(struct sroce_chunks, sroce_chunks);
+static DEFINE_PER_CPU(struct sroce_chunks, sroce_chunks) = {
+	.lock = INIT_LOCAL_LOCK(lock),
+};
 
-static struct sroce_chunk *chunk_now(void)
+static bool chunk_taken(const struct sroce_chunk *c)
 {
-	struct sroce_chunks *cs = this_cpu_ptr(&sroce_chunks);
+	const bool taken = READ_ONCE(c->taken);
 
-	return &cs->chunk[cs->now];
+	/* pairs with chunk_leave(), which was on this CPU: the rest is as it was left */
+	barrier();
+	return taken;
 }
 
 /* Has every reader finished with it? A page from the emergency reserve goes back. */
@@ -79,6 +95,8 @@ static void chunk_next(struct sroce_chunks *cs, u32 len)
 
 	for (i = CHUNKS; i; i--) {
 		n = (cs->now + i) % CHUNKS;
+		if (chunk_taken(&cs->chunk[n]))
+			continue;
 		if (!cs->chunk[n].page) {
 			place = n;
 			continue;
@@ -115,19 +133,39 @@ static bool chunk_alloc(struct sroce_chunk *c, u32 len)
 
 static bool chunk_has(const struct sroce_chunk *c, u32 len)
 {
-	return c->page && c->used + len <= c->size;
+	return !chunk_taken(c) && c->page && c->used + len <= c->size;
 }
 
-/* Return: where the next @len bytes go, or NULL if memory is short. */
-static struct sroce_chunk *chunk_room(u32 len)
+static struct sroce_chunk *chunk_room(struct sroce_chunks *cs, u32 len)
 {
-	struct sroce_chunk *c = chunk_now();
+	struct sroce_chunk *c = &cs->chunk[cs->now];
 
 	if (likely(chunk_has(c, len)))
 		return c;
-	chunk_next(this_cpu_ptr(&sroce_chunks), len);
-	c = chunk_now();
-	return chunk_has(c, len) || chunk_alloc(c, len) ? c : NULL;
+	chunk_next(cs, len);
+	c = &cs->chunk[cs->now];
+	return chunk_has(c, len) || (!chunk_taken(c) && chunk_alloc(c, len)) ? c : NULL;
+}
+
+/* Return: where the next @len bytes go, until chunk_leave(); or NULL if memory is short. */
+static struct sroce_chunk *chunk_take(u32 len)
+{
+	struct sroce_chunk *c;
+
+	local_lock_nested_bh(&sroce_chunks.lock);
+	c = chunk_room(this_cpu_ptr(&sroce_chunks), len);
+	if (c)
+		WRITE_ONCE(c->taken, true);
+	local_unlock_nested_bh(&sroce_chunks.lock);
+	return c;
+}
+
+/* @len bytes of it have been written. */
+static void chunk_leave(struct sroce_chunk *c, u32 len)
+{
+	c->used += len;
+	barrier();
+	WRITE_ONCE(c->taken, false);
 }
 
 /**
@@ -281,31 +319,42 @@ static struct sk_buff *burst_skb(struct sroce_burst *b)
 }
 
 /**
+ * sroce_burst_cancel - the packet comes to nothing
+ * @b: the burst, of which sroce_burst_reserve() has given room
+ */
+void sroce_burst_cancel(struct sroce_burst *b)
+{
+	chunk_leave(b->chunk, 0);
+}
+
+/**
  * sroce_burst_reserve - room for the next packet
  * @b: the burst; sroce_burst_fits() has said yes
  * @len: bytes from BTH to ICRC
  *
- * The room is the caller's until sroce_burst_commit(); a caller that finds
- * that it can't fill it just doesn't commit.
+ * The room is the caller's until sroce_burst_commit(), or sroce_burst_cancel() if
+ * it can't fill it. Bottom halves stay off.
  *
  * Return: where to write all but the ICRC, or NULL if memory is short.
  */
 u8 *sroce_burst_reserve(struct sroce_burst *b, u32 len)
 {
-	const struct sroce_chunk *c = chunk_room(len);
+	struct sroce_chunk *c = chunk_take(len);
 
 	if (!c)
 		return NULL;
+	b->chunk = c;
 	if (!b->skb) {
 		b->skb = burst_skb(b);
-		if (!b->skb)
+		if (!b->skb) {
+			sroce_burst_cancel(b);
 			return NULL;
+		}
 		b->seg_len = len;
 		b->num_pkts = 0;
 		b->closed = false;
 	}
 
-	b->page = c->page;
 	b->pkt = page_address(c->page) + c->used;
 	b->pkt_len = len;
 	return b->pkt;
@@ -335,24 +384,24 @@ static void put_icrc(const struct sroce_burst *b, u32 i)
  */
 void sroce_burst_commit(struct sroce_burst *b)
 {
-	struct sroce_chunk *c = chunk_now();
+	struct sroce_chunk *c = b->chunk;
 	struct sk_buff *skb = b->skb;
 	int n = skb_shinfo(skb)->nr_frags;
 
 	/* bytes that stay in memory are not checked by anybody */
 	if (!b->self)
 		put_icrc(b, b->num_pkts);
-	if (n && skb_can_coalesce(skb, n, b->page, c->used)) {
+	if (n && skb_can_coalesce(skb, n, c->page, c->used)) {
 		skb_frag_size_add(&skb_shinfo(skb)->frags[n - 1], b->pkt_len);
 		skb->len += b->pkt_len;
 		skb->data_len += b->pkt_len;
 		skb->truesize += b->pkt_len;
 	} else {
-		get_page(b->page);
-		skb_add_rx_frag(skb, n, b->page, c->used, b->pkt_len, b->pkt_len);
+		get_page(c->page);
+		skb_add_rx_frag(skb, n, c->page, c->used, b->pkt_len, b->pkt_len);
 	}
 	/* skb_can_coalesce() needs the next packet right behind this one */
-	c->used += b->pkt_len;
+	chunk_leave(c, b->pkt_len);
 	b->last = b->pkt;
 	b->last_len = b->pkt_len;
 	b->num_pkts++;

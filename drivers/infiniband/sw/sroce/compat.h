@@ -52,6 +52,12 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
+/* bottom halves exclude each other on a CPU, with PREEMPT_RT as well */
+#define local_lock_nested_bh(lock)	((void)(lock))
+#define local_unlock_nested_bh(lock)	((void)(lock))
+#endif
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
 static inline bool skb_frags_readable(const struct sk_buff *skb)
 {

@@ -1100,7 +1100,10 @@ malformed:
 	sroce_count(rx.sdev, RX_MALFORMED);
 }
 
-/* Skbs that arrive within the sending of another; each takes its part of the stack. */
+/*
+ * Skbs that arrive within the sending of another; each takes its part of the stack. With PREEMPT_RT
+ * those of who was preempted there count as well.
+ */
 #define SELF_MAX_DEPTH	8
 
 static DEFINE_PER_CPU(unsigned int, sroce_self_depth);
@@ -1124,8 +1127,8 @@ int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6, int oif)
 	const u32 off = skb_transport_offset(skb) + WIRE_UDP_LEN;
 	struct rx_burst rx;
 
-	if (__this_cpu_inc_return(sroce_self_depth) > SELF_MAX_DEPTH) {
-		__this_cpu_dec(sroce_self_depth);
+	if (this_cpu_inc_return(sroce_self_depth) > SELF_MAX_DEPTH) {
+		this_cpu_dec(sroce_self_depth);
 		kfree_skb(skb);
 		return -ENOBUFS;
 	}
@@ -1136,7 +1139,7 @@ int sroce_net_self(struct sk_buff *skb, struct net *net, bool ipv6, int oif)
 	if (rx.sdev)
 		rx_segments(&rx, off, skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : skb->len - off);
 	consume_skb(skb);
-	__this_cpu_dec(sroce_self_depth);
+	this_cpu_dec(sroce_self_depth);
 	return 0;
 }
 

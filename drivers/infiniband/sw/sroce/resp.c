@@ -324,8 +324,10 @@ static enum resp_result read_packet(struct sroce_qp *qp, const struct sroce_res 
 	put_response(qp, p, operation, pad, wire_psn_add(res->psn, k), WIRE_AETH_PURE_ACK,
 		     res->msn);
 	result = read_memory(qp, res, read, off, p + hdr, payload);
-	if (result != RESP_GIVEN)
+	if (result != RESP_GIVEN) {
+		sroce_burst_cancel(b);
 		return result;
+	}
 	memset(p + hdr + payload, 0, pad);
 	sroce_burst_commit(b);
 	return RESP_GIVEN;

@@ -614,8 +614,10 @@ static enum send_result send_middles(struct send_turn *turn)
 		wire_bth_put(p, opcode, false, 0, IB_DEFAULT_PKEY_FULL, qp->dqpn,
 			     ask && qp_reliable(qp), sq->psn_nxt);
 		res = copy_sges(qp, p + WIRE_BTH_LEN, qp->mtu);
-		if (res != SENT)
+		if (res != SENT) {
+			sroce_burst_cancel(&turn->burst);
 			return res;
+		}
 		sroce_burst_commit(&turn->burst);
 		turn->budget--;
 		send_sent(turn, qp->mtu, 1, ask, false);
@@ -716,8 +718,10 @@ static enum send_result send_packet(struct send_turn *turn)
 		copy_inline(sq, pkt.off, p, pkt.payload);
 	} else {
 		res = copy_sges(qp, p, pkt.payload);
-		if (res != SENT)
+		if (res != SENT) {
+			sroce_burst_cancel(&turn->burst);
 			return res;
+		}
 	}
 	memset(p + pkt.payload, 0, pad);
 	sroce_burst_commit(&turn->burst);

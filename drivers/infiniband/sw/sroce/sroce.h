@@ -1723,7 +1723,7 @@ static inline u32 gap_end(const struct sroce_gap *gap)
  * @closed: the last packet was shorter: nothing may follow
  * @pkt: the packet that is being written
  * @pkt_len: its length
- * @page: where it lies
+ * @chunk: where it lies
  * @last: the last packet that is in @skb
  * @last_len: its length
  */
@@ -1744,7 +1744,7 @@ struct sroce_burst {
 	bool closed;
 	u8 *pkt;
 	u32 pkt_len;
-	struct page *page;
+	struct sroce_chunk *chunk;
 	u8 *last;
 	u32 last_len;
 };
@@ -2063,6 +2063,7 @@ int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce
 bool sroce_burst_fits(const struct sroce_burst *b, u32 len);
 u8 *sroce_burst_reserve(struct sroce_burst *b, u32 len);
 void sroce_burst_commit(struct sroce_burst *b);
+void sroce_burst_cancel(struct sroce_burst *b);
 bool sroce_burst_ask(struct sroce_burst *b);
 void sroce_burst_seal(struct sroce_burst *b);
 int sroce_burst_send(struct sroce_burst *b);
