@@ -50,6 +50,9 @@ for ip in 4 6; do
 		between "$n" 1 6 "IPv$ip, path MTU $mtu: crosses in a handful of skbs"
 		between "$(lengths | sum)" 65536 $((65536 + 65536 / mtu * 70 + 6 * 100)) \
 			"IPv$ip, path MTU $mtu: of so many bytes in all"
+		# what a host takes of its VMs: 62 bytes of headers, and 64 times BTH, payload and ICRC
+		between "$(lengths | sort -n | tail -n 1)" 1000 $((62 + 64 * (12 + mtu + 4))) \
+			"IPv$ip, path MTU $mtu: none has more than 64 packets"
 	done
 	# small messages of equal length join as well
 	# shellcheck disable=SC2086 # a list
