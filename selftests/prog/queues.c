@@ -590,6 +590,62 @@ static void cq_stamps(void)
 	is(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0, "the queue is destroyed");
 }
 
+#define BATCH_QPS	40
+
+/*
+ * A program that is told of a peer in a completion makes a queue pair for it, on the same completion
+ * queue, before it ends its batch: so many that the provider's table of them is full. Who
+ * waits for itself there is ended by the alarm.
+ */
+static void cq_batch(void)
+{
+	struct ibv_cq_init_attr_ex ia = { .cqe = SLOTS, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(ea.ctx, &ia);
+	struct ibv_poll_cq_attr pa = {};
+	struct ibv_qp *qp[BATCH_QPS] = {};
+	const double end = now() + PATIENCE;
+	unsigned int i, made = 0, found = 0;
+	struct ibv_wc wc;
+	struct way w, more;
+
+	if (!ok(cq, "a queue"))
+		return;
+	way_up(&w, ibv_cq_ex_to_cq(cq), NULL, NULL);
+	way_recvs(&w, 2);
+	way_send(&w, IBV_SEND_SIGNALED);
+	while (ibv_start_poll(cq, &pa))
+		if (now() > end)
+			die("no completion");
+	alarm(PATIENCE);
+	for (i = 0; i < BATCH_QPS; i++) {
+		struct ibv_qp_init_attr qa = {
+			.send_cq = ibv_cq_ex_to_cq(cq), .recv_cq = ibv_cq_ex_to_cq(cq),
+			.cap = { .max_send_wr = 1, .max_recv_wr = 1 }, .qp_type = IBV_QPT_UD,
+		};
+
+		qp[i] = ibv_create_qp(ea.pd, &qa);
+		made += !!qp[i];
+	}
+	way_up(&more, ibv_cq_ex_to_cq(cq), NULL, NULL);
+	alarm(0);
+	is(made, BATCH_QPS, "queue pairs are made in the midst of a batch");
+	is(cq->wr_id, 0, "which goes on");
+	ibv_end_poll(cq);
+	way_recvs(&more, 2);
+	for (i = 1; i < 4; i++) {
+		way_send(i & 1 ? &more : &w, IBV_SEND_SIGNALED);
+		if (cq_wait(ibv_cq_ex_to_cq(cq), &wc, PATIENCE) && !wc.status)
+			found += wc.qp_num == (i & 1 ? &more : &w)->p.qp[0]->qp_num;
+	}
+	is(found, 3, "completions of old and new ones");
+	for (i = 0; i < BATCH_QPS; i++)
+		if (qp[i])
+			ibv_destroy_qp(qp[i]);
+	way_down(&more);
+	way_down(&w);
+	is(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0, "the queue is destroyed");
+}
+
 /* An index that makes no sense reads as a full queue: its error, and no more. */
 static void cq_hostile(void)
 {
@@ -862,6 +918,7 @@ static const struct test tests[] = {
 	TEST(cq_missed),
 	TEST(cq_moderation),
 	TEST(cq_stamps),
+	TEST(cq_batch),
 	TEST(cq_hostile),
 	TEST(srq_resize),
 	TEST(srq_resize_busy),

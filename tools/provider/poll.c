@@ -193,28 +193,31 @@ static void sroce_cq_forget(struct sroce_cq *cq, struct sroce_wq *wq)
  * events. So a new queue may find an old one under its key: finish that one
  * first. The new one cannot have any completions yet.
  *
- * A completion queue without a lock may be polled meanwhile, as who makes a
- * connection need not be who serves it: the poller sees all of @wq or nothing.
+ * A poller need not be held off: it sees all of @wq or nothing. It may be who is here,
+ * between ibv_start_poll() and ibv_end_poll(), or have promised to need no lock.
  */
 void sroce_cq_attach(struct sroce_cq *cq, struct sroce_wq *wq)
 {
 	struct sroce_wq **bucket, *old;
 
 	sroce_lock(&cq->attach_lock);
-	sroce_lock(&cq->lock);
 	old = sroce_cq_lookup(cq, wq->key);
-	if (old)
+	if (old) {
+		sroce_lock(&cq->lock);
 		sroce_cq_forget(cq, old);
-
-	if (cq->num_wqs >= cq->table_size && !cq->lock.unneeded)
+		sroce_unlock(&cq->lock);
+	}
+	/* while somebody polls the chains get longer; the next one may find the lock free */
+	if (cq->num_wqs >= cq->table_size && !cq->lock.unneeded && sroce_trylock(&cq->lock)) {
 		sroce_cq_grow_table(cq);
+		sroce_unlock(&cq->lock);
+	}
 
 	bucket = sroce_cq_bucket(cq->table, cq->table_size, wq->key);
 	wq->next = *bucket;
 	wq->attached = true;
 	__atomic_store_n(bucket, wq, __ATOMIC_RELEASE);
 	cq->num_wqs++;
-	sroce_unlock(&cq->lock);
 	sroce_unlock(&cq->attach_lock);
 }
 
@@ -254,9 +257,7 @@ void sroce_cq_reset(struct sroce_cq *cq, struct sroce_wq *wq)
 /* So many SRQs more, or fewer, complete here. */
 void sroce_cq_srqs(struct sroce_cq *cq, int srqs)
 {
-	sroce_lock(&cq->lock);
-	cq->num_srqs += srqs;
-	sroce_unlock(&cq->lock);
+	__atomic_add_fetch(&cq->num_srqs, srqs, __ATOMIC_RELAXED);
 }
 
 /* The requests before @next may be used again: what counts them first. */
@@ -278,7 +279,8 @@ static void sroce_wq_retire(struct sroce_wq *wq, uint32_t next)
 static bool sroce_cq_known(const struct sroce_cq *cq, const struct sroce_wq *wq,
 			   const struct sroce_cqe *cqe)
 {
-	return wq || (cq->num_srqs && cqe->opcode & SROCE_WC_RECV);
+	return wq || (cqe->opcode & SROCE_WC_RECV &&
+		      __atomic_load_n(&cq->num_srqs, __ATOMIC_RELAXED));
 }
 
 static void sroce_fill_wc(struct ibv_wc *wc, const struct sroce_cqe *cqe)

@@ -70,6 +70,11 @@ static inline void sroce_lock(struct sroce_lock *lock)
 		pthread_spin_lock(&lock->spin);
 }
 
+static inline bool sroce_trylock(struct sroce_lock *lock)
+{
+	return lock->unneeded || !pthread_spin_trylock(&lock->spin);
+}
+
 static inline void sroce_unlock(struct sroce_lock *lock)
 {
 	if (!lock->unneeded)
@@ -200,7 +205,7 @@ struct sroce_held {
  * @table: the queues that complete here, hashed by key
  * @table_size: buckets, a power of two
  * @num_wqs: queues in @table
- * @num_srqs: SRQs that complete here themselves, see sroce_cq_known()
+ * @num_srqs: SRQs that complete here themselves, see sroce_cq_known(). Atomic
  * @open: what ibv_wc_read_*() read, a copy
  * @held: doorbells to be rung when a poller finds nothing: struct sroce_held.
  *	Put there without a lock, taken from there under @lock
