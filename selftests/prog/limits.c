@@ -78,7 +78,7 @@ static void promised(void)
 		{ "max_mcast_qp_attach", a->max_mcast_qp_attach, 4096 },
 		{ "max_pkeys", a->max_pkeys, 1 },
 		{ "local_ca_ack_delay", a->local_ca_ack_delay, 15 },
-		{ "gid_tbl_len", ea.port.gid_tbl_len, 1024 },
+		{ "gid_tbl_len", ea.port.gid_tbl_len, 256 },
 		/* rules need a hook that the smallest kernels lack: see raw */
 		{ "device_cap_flags", a->device_cap_flags & ~IBV_DEVICE_MANAGED_FLOW_STEERING,
 		  IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |

@@ -205,7 +205,8 @@ static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_at
 	u32 speed;
 	int err = 0;
 
-	attr->gid_tbl_len = 1024;
+	/* as many as struct ib_global_route's index can name */
+	attr->gid_tbl_len = U8_MAX + 1;
 	attr->ip_gids = true;
 	attr->port_cap_flags = IB_PORT_CM_SUP;
 	attr->max_msg_sz = SROCE_MAX_MSG;
