@@ -2,7 +2,8 @@
 /*
  * Threads of one program at the same queues of a device: they post to one queue pair, receive
  * by one shared queue, and poll one completion queue, which is resized meanwhile. Each request
- * completes once, each thread's in the order that it posted them, with its own data.
+ * completes once, each thread's in the order that it posted them, with its own data. What one of
+ * them finds is the state that another has left.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -435,7 +436,8 @@ static void on_cpu(int cpu, int policy)
 	CPU_SET(cpu, &set);
 	errno = pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 	if (!errno)
-		errno = pthread_setschedparam(pthread_self(), policy, &(struct sched_param) {});
+		errno = pthread_setschedparam(pthread_self(), policy, &(struct sched_param) {
+			.sched_priority = policy == SCHED_FIFO });
 	if (errno)
 		die("on processor %d", cpu);
 }
@@ -541,6 +543,84 @@ static void stalled(void)
 	pair_destroy(&st.p);
 }
 
+/*
+ * Who finds a request's error finds the queue pair in SQE (10.3.1), and may set it going again: also
+ * if it is woken by that error, and comes before the thread in whose call it happens, as in
+ * a kernel for real time.
+ */
+#define WRONG_ROUNDS	1000
+
+struct wrong {
+	struct pair p;
+	atomic_uint round;		/* asked for; WRONG_ROUNDS + 1 to end */
+};
+
+static void *posts_wrong(void *arg)
+{
+	struct wrong *wr = arg;
+	unsigned int done = 0, round;
+
+	on_cpu(0, SCHED_OTHER);
+	while ((round = atomic_load(&wr->round)) <= WRONG_ROUNDS) {
+		if (round == done)
+			continue;
+		done = round;
+		errno = POST(wr->p.qp[0], .opcode = IBV_WR_SEND, .wr_id = round, .num_sge = 1,
+			     .send_flags = IBV_SEND_SIGNALED,
+			     .sg_list = SGE(wr->p.buf[0], 1, ~wr->p.mr[0]->lkey));
+		if (errno)
+			die("post_send");
+	}
+	return NULL;
+}
+
+static void in_error(void)
+{
+	struct ibv_comp_channel *ch = ibv_create_comp_channel(ea.ctx);
+	struct pair_opts o = { .sq = 4, .rq = 1, .sge = 1, .buf = 64, .type = IBV_QPT_UC,
+			       .scq = cq_make_on(&ea, 4, ch) };
+	struct ibv_qp_attr again = { .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQE };
+	unsigned int i, not_yet = 0, refused = 0, other = 0;
+	struct wrong wr = {};
+	pthread_t poster;
+	struct ibv_cq *cq;
+	struct ibv_wc wc;
+	void *ctx;
+
+	pair_create(&wr.p, &ea, &eb, &o);
+	pair_connect(&wr.p);
+	if (pthread_create(&poster, NULL, posts_wrong, &wr))
+		die("pthread_create");
+	on_cpu(0, SCHED_FIFO);
+	for (i = 1; i <= WRONG_ROUNDS; i++) {
+		if (ibv_req_notify_cq(o.scq, 0))
+			die("req_notify_cq");
+		atomic_store(&wr.round, i);
+		if (ibv_get_cq_event(ch, &cq, &ctx) || ibv_poll_cq(o.scq, 1, &wc) != 1)
+			die("no completion of round %u", i);
+		ibv_ack_cq_events(cq, 1);
+		other += wc.status != IBV_WC_LOC_PROT_ERR || wc.wr_id != i;
+		/* by turns, as either takes the time that the other is after */
+		if (i & 1)
+			not_yet += qp_state(wr.p.qp[0]) != IBV_QPS_SQE;
+		if (!ibv_modify_qp(wr.p.qp[0], &again, IBV_QP_STATE | IBV_QP_CUR_STATE))
+			continue;
+		refused++;
+		while (qp_state(wr.p.qp[0]) != IBV_QPS_SQE)
+			sleep_ms(1);
+		if (qp_to(wr.p.qp[0], IBV_QPS_RTS))
+			die("SQE to RTS");
+	}
+	atomic_store(&wr.round, i);
+	pthread_join(poster, NULL);
+	is(other, 0, "completions of something else");
+	is(not_yet, 0, "queue pairs that were not in error when their request's error was found");
+	is(refused, 0, "and that were not set going again from there");
+	pair_destroy(&wr.p);
+	ibv_destroy_cq(o.scq);
+	ibv_destroy_comp_channel(ch);
+}
+
 static const struct test tests[] = {
 	TEST(one_qp),
 	TEST(one_qp_resized),
@@ -548,6 +628,7 @@ static const struct test tests[] = {
 	TEST(one_cq_resized),
 	TEST(one_srq),
 	TEST(one_srq_resized),
+	TEST(in_error),
 	TEST(stalled),
 };
 

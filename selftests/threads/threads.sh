@@ -8,7 +8,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts threads
-tests_of threads one_qp one_qp_resized one_cq one_cq_resized one_srq one_srq_resized
+tests_of threads one_qp one_qp_resized one_cq one_cq_resized one_srq one_srq_resized in_error
 # where the kernel keeps no thread from running in the midst of a call, there is nothing to see
 preempt=/sys/kernel/debug/sched/preempt
 if [ -w $preempt ]; then

@@ -191,6 +191,16 @@ void sroce_qp_unlock(struct sroce_qp *qp)
 		sroce_cq_notify(notify);
 }
 
+/* Return: true if its receive requests are to be flushed. */
+static bool enter_error(struct sroce_qp *qp)
+{
+	if (qp->state == IB_QPS_RESET || qp->state == IB_QPS_ERR)
+		return false;
+	trace_sroce_state(qp, qp->state, IB_QPS_ERR);
+	WRITE_ONCE(qp->state, IB_QPS_ERR);
+	return true;
+}
+
 /**
  * sroce_qp_error_locked - move a queue pair to ERR
  * @qp: queue pair; its receive lock is held
@@ -200,11 +210,8 @@ void sroce_qp_unlock(struct sroce_qp *qp)
  */
 void sroce_qp_error_locked(struct sroce_qp *qp)
 {
-	if (qp->state == IB_QPS_RESET || qp->state == IB_QPS_ERR)
-		return;
-	trace_sroce_state(qp, qp->state, IB_QPS_ERR);
-	WRITE_ONCE(qp->state, IB_QPS_ERR);
-	sroce_recv_flush(qp);
+	if (enter_error(qp))
+		sroce_recv_flush(qp);
 }
 
 /*
@@ -242,23 +249,26 @@ void sroce_qp_error(struct sroce_qp *qp)
 
 /**
  * sroce_qp_send_error - a send request has failed
- * @qp: queue pair; the caller owns its send side
+ * @qp: queue pair; the caller owns its send side, and its receive lock is held
  *
  * Where nobody relies on the connection, receiving goes on and the send queue
  * alone is in error: SQE, 10.3.1.
+ *
+ * Return: true if receive requests are to be flushed, behind that request's completion.
  */
-void sroce_qp_send_error(struct sroce_qp *qp)
+bool sroce_qp_send_error(struct sroce_qp *qp)
 {
-	struct sroce_rq *rq = &qp->rq;
-
-	spin_lock_bh(&rq->lock);
 	if (qp->transport != WIRE_UC && qp->transport != WIRE_UD) {
-		error_of_ours(qp);
-	} else if (qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD) {
+		if (!enter_error(qp))
+			return false;
+		end_answers(&qp->rq);
+		return true;
+	}
+	if (qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD) {
 		trace_sroce_state(qp, qp->state, IB_QPS_SQE);
 		WRITE_ONCE(qp->state, IB_QPS_SQE);
 	}
-	sroce_qp_unlock(qp);
+	return false;
 }
 
 /**

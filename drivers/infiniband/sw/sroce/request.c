@@ -152,13 +152,8 @@ u32 sroce_send_spare(const struct sroce_sq *sq, const struct wire_gaps *gaps)
 
 /* Completion */
 
-/**
- * sroce_send_complete - the oldest request is done
- * @qp: queue pair; the caller owns its send side
- * @status: how it ended; with success, only who asked for it is told
- * @vendor_err: AETH syndrome or 0
- */
-void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err)
+/* The oldest request is done. Return: what came of telling so. */
+static enum sroce_cq_result request_done(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err)
 {
 	struct sroce_sq *sq = &qp->sq;
 	const struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
@@ -186,12 +181,23 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
 	/* its blocks were copied before they may be used again */
 	smp_store_release(&sq->q.ring->cons, sq->una);
 	if (!tell)
-		return;
+		return SROCE_CQ_QUIET;
 
 	sroce_doorbell_heard(qp);
-	switch (sroce_cq_post(sq->cq, &cqe, solicited)) {
+	return sroce_cq_post(sq->cq, &cqe, solicited);
+}
+
+/**
+ * sroce_send_complete - the oldest request is done
+ * @qp: queue pair; the caller owns its send side
+ * @status: how it ended; with success, only who asked for it is told
+ * @vendor_err: AETH syndrome or 0
+ */
+void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err)
+{
+	switch (request_done(qp, status, vendor_err)) {
 	case SROCE_CQ_EVENT:
-		sroce_cq_notify(sq->cq);
+		sroce_cq_notify(qp->sq.cq);
 		break;
 	case SROCE_CQ_FULL:
 		sroce_send_mr_put(qp);
@@ -207,12 +213,27 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vend
  * @qp: queue pair; the caller owns its send side
  * @status: why
  * @vendor_err: AETH syndrome or 0
+ *
+ * Who finds its completion finds the queue pair in error (10.3.1), and nothing of it that was
+ * flushed has come before.
  */
 void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err)
 {
-	sroce_send_complete(qp, status, vendor_err);
+	enum sroce_cq_result posted;
+	bool flush;
+
 	sroce_send_mr_put(qp);
-	sroce_qp_send_error(qp);
+	spin_lock_bh(&qp->rq.lock);
+	flush = sroce_qp_send_error(qp);
+	posted = request_done(qp, status, vendor_err);
+	if (flush)
+		sroce_recv_flush(qp);
+	/* in SQE it would go on */
+	if (posted == SROCE_CQ_FULL)
+		sroce_qp_error_locked(qp);
+	sroce_qp_unlock(qp);
+	if (posted == SROCE_CQ_EVENT)
+		sroce_cq_notify(qp->sq.cq);
 }
 
 /* From the ring to the kernel's copy */

@@ -1419,9 +1419,9 @@ static bool run_once(struct sroce_qp *qp)
 	rcu_read_lock();
 	if (test_bit(SROCE_SQ_WORK, &sq->flags) &&
 	    !test_and_set_bit_lock(SROCE_SQ_OWNED, &sq->flags)) {
-		if (READ_ONCE(qp->state) < IB_QPS_RTS)
-			clear_bit(SROCE_SQ_WORK, &sq->flags);
-		else if (test_and_clear_bit(SROCE_SQ_WORK, &sq->flags) && send_turn(qp))
+		/* the note first: with another state, whoever made it ERR leaves one */
+		if (test_and_clear_bit(SROCE_SQ_WORK, &sq->flags) &&
+		    READ_ONCE(qp->state) >= IB_QPS_RTS && send_turn(qp))
 			set_bit(SROCE_SQ_WORK, &sq->flags);
 		clear_bit_unlock(SROCE_SQ_OWNED, &sq->flags);
 		/* a note left while we were leaving is seen by one of the two */

@@ -2008,7 +2008,7 @@ bool sroce_qpn_use(struct sroce_qpn *num);
 void sroce_qpn_unuse(struct sroce_qpn *num);
 void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type event);
 void sroce_qp_error(struct sroce_qp *qp);
-void sroce_qp_send_error(struct sroce_qp *qp);
+bool sroce_qp_send_error(struct sroce_qp *qp);
 void sroce_qp_last_wqe(struct sroce_qp *qp);
 void sroce_qp_error_locked(struct sroce_qp *qp);
 void sroce_qp_unlock(struct sroce_qp *qp) __releases(&qp->rq.lock);
