@@ -19,6 +19,10 @@
 MODULE_DESCRIPTION("Test of a kernel consumer");
 MODULE_LICENSE("Dual BSD/GPL");
 
+static bool irq_poll = true;
+module_param(irq_poll, bool, 0);
+MODULE_PARM_DESC(irq_poll, "with completions in a softirq, too");
+
 #define ROUNDS	1000
 #define QKEY	0x1234
 /* An emulated CPU that others use as well */
@@ -848,7 +852,8 @@ static int __init kverbs_init(void)
 		return err;
 	err = sides[0].dev && sides[1].dev ? 0 : -ENODEV;
 	for (i = 0; i < ARRAY_SIZE(polls) && !err; i++)
-		err = kverbs_run(polls[i], i == ARRAY_SIZE(polls) - 1);
+		if (irq_poll || polls[i] != IB_POLL_SOFTIRQ)
+			err = kverbs_run(polls[i], i == ARRAY_SIZE(polls) - 1);
 	pr_info("kverbs: ended: %u failed, error %d\n", failed, err);
 	ib_unregister_client(&kverbs_client);
 	return err;
