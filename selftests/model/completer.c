@@ -170,17 +170,21 @@ static void note_twice(const struct rx *rx)
 static void ack_early(struct rx *rx)
 {
 	enum keep kept;
+	bool tells;
 
 	if (w.plan.plain_requester) {
 		repair_nak(0);
 		return;
 	}
 	kept = keep(&sq->kept, rx);
+	tells = kept == KEPT_APART;
 	if (kept == KEPT_TWICE)
 		note_twice(rx);
+	else if (kept != KEPT_NOT)
+		tells |= gaps_came(rx->pkt.psn);
 	gaps_arrived(rx->pkt.psn);
 	repair_nak(0);
-	if (kept == KEPT_APART)
+	if (tells)
 		gaps_implied();
 }
 

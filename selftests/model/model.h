@@ -259,10 +259,13 @@ struct sweep {
 	u32 arrived;
 	struct gap request;
 	u32 newest;
+	u32 came;
+	ktime_t came_sent;
 };
 
 void gaps_reset(void);
 void gaps_arrived(u32 psn);
+bool gaps_came(u32 psn);
 void gaps_moved(u32 num);
 bool gaps_overtaken(ktime_t sent, u32 behind, ktime_t now);
 void gaps_sent(struct gap *gap, ktime_t now);
@@ -534,7 +537,7 @@ enum seen {
 	SEEN_GREETED,
 	SEEN_REQUEST_AGAIN,
 	SEEN_OVERTAKEN,
-	SEEN_HOLE,
+	SEEN_PASSED,
 	SEEN_CONTRADICTED,
 	SEEN_HELD,
 	SEEN_RELEASED,

@@ -240,12 +240,18 @@ void repair_moved(void)
 /* All from psn_una on: a peer of whom nothing better is known gets it. */
 static void rest(ktime_t now)
 {
-	if (sq->repair.peer == PEER_KEEPS || sq->repair.reports) {
+	struct repair *r = &sq->repair;
+
+	if ((r->peer == PEER_KEEPS || r->reports) && r->num < REPAIR_MAX) {
 		repair(false);
-		sq->repair.blind = true;
-	} else {
-		retry_go_back(now, 0, false);
+		r->blind = true;
+		return;
 	}
+	if (r->told && r->once && r->peer == PEER_UNKNOWN && !r->reports) {
+		r->peer = PEER_DROPS;
+		r->vain = RELEARN;
+	}
+	retry_go_back(now, 0, false);
 }
 
 void repair_acked(void)

@@ -498,6 +498,11 @@ static void give_again(struct res *res, u32 start, u32 end)
 
 static bool part_later(u32 psn, u32 end)
 {
+	u32 i;
+
+	for (i = 0; i < rq->num_parts; i++)
+		if (rq->parts[i].psn == psn && rq->parts[i].end == end)
+			return true;
 	if (rq->num_parts == MAX_PARTS)
 		return false;
 	seen[SEEN_PART_LATER]++;
@@ -531,27 +536,47 @@ static bool resp_again(const struct wire_pkt *pkt)
 	return true;
 }
 
+/* Part @i is not waited for any more. Return: it is one of @res, and @res's turn is its now. */
+static bool take_part(u32 i, struct res *res)
+{
+	const struct part part = rq->parts[i];
+	u32 start;
+
+	memmove(rq->parts + i, rq->parts + i + 1, (--rq->num_parts - i) * sizeof(part));
+	if (!res || part.end > res->num_pkts)
+		return false;
+	start = (u32)wire_psn_diff(part.psn, res->psn);
+	/* or it was of another READ, long ago; or is in the rest, which is about to be given */
+	if (start >= part.end || (res->resume && start >= res->resume))
+		return false;
+	give_again(res, start, part.end);
+	return true;
+}
+
 /* What was asked for meanwhile */
 static void next_part(void)
 {
 	while (rq->num_parts) {
-		const struct part part = rq->parts[0];
-		struct res *res = find_res(part.psn);
-		u32 start;
+		struct res *res = find_res(rq->parts[0].psn);
 
 		/* with one under way in this READ, or all of its rest, there is time */
-		if (res && res->owed)
+		if ((res && res->owed) || take_part(0, res))
 			return;
-		memmove(rq->parts, rq->parts + 1, --rq->num_parts * sizeof(part));
-		if (!res || part.end > res->num_pkts)
-			continue;
-		start = (u32)wire_psn_diff(part.psn, res->psn);
-		/* or it was of another READ, long ago */
-		if (start >= part.end)
-			continue;
-		give_again(res, start, part.end);
-		return;
 	}
+}
+
+/* Another part of a READ goes before its rest. */
+static bool part_before_rest(struct res *res)
+{
+	u32 i = 0;
+
+	while (i < rq->num_parts) {
+		if (find_res(rq->parts[i].psn) != res)
+			i++;
+		else if (take_part(i, res))
+			return true;
+	}
+	return false;
 }
 
 static struct res *next_owed(void)
@@ -640,6 +665,8 @@ static void res_done(struct res *res, const struct res *before, const struct res
 		return;
 	res->next = done->next;
 	if (res->next == res->end && res->resume) {
+		if (part_before_rest(res))
+			return;
 		seen[SEEN_RESUMED]++;
 		res->next = res->resume;
 		res->end = res->num_pkts;

@@ -16,6 +16,7 @@ void gaps_reset(void)
 	sweep->arrived = 0;
 	sweep->end = sq->psn_una;
 	sweep->newest = sq->psn_una;
+	sweep->came_sent = 0;
 	sweep->request.num = 0;
 	sweep->request.due = false;
 }
@@ -299,13 +300,41 @@ void gaps_repaired(u32 end, ktime_t now)
 		gaps_sent(gap, now);
 }
 
-/* A part of a READ is given in order: is @gap missing in one up to @end, asked for at @sent? */
-static bool is_hole(const struct gap *gap, u32 end, ktime_t sent, ktime_t now)
+/* When a response was asked for again; KTIME_MAX if it was not. */
+static ktime_t asked_again(u32 psn)
 {
-	if (!sq->sweep.implied || wire_psn_diff(end, gap_end(gap)) <= 0 ||
-	    now <= sent + (s64)cwnd_least())
+	const struct gap *gap = sq->sweep.implied ? find_gap(&sq->sweep, psn) : NULL;
+	const struct repair *r = &sq->repair;
+
+	if (gap)
+		return gap->due || gap->held ? KTIME_MAX : gap->sent;
+	if (r->out && wire_psn_diff(psn, sq->psn_una) >= 0 && wire_psn_diff(psn, r->end) < 0)
+		return r->sent;
+	return KTIME_MAX;
+}
+
+/* What lies before it and was not asked for after it has been lost again: it is given in order. */
+bool gaps_came(u32 psn)
+{
+	const u64 least = max(cwnd_least(), (u64)sq->order.wait);
+	struct sweep *sweep = &sq->sweep;
+	const ktime_t sent = asked_again(psn);
+
+	if (sent == KTIME_MAX || sent < sweep->came_sent ||
+	    (sent == sweep->came_sent && wire_psn_diff(psn, sweep->came) <= 0) ||
+	    ktime_get() <= sent + (s64)least)
 		return false;
-	seen[SEEN_HOLE]++;
+	sweep->came = psn;
+	sweep->came_sent = sent;
+	return true;
+}
+
+static bool passed(const struct gap *gap, ktime_t sent)
+{
+	if (!sq->sweep.implied || sent > sq->sweep.came_sent ||
+	    wire_psn_diff(sq->sweep.came, gap_end(gap)) < 0)
+		return false;
+	seen[SEEN_PASSED]++;
 	return true;
 }
 
@@ -316,7 +345,7 @@ static void less_repair(struct gap *gap, ktime_t now)
 	const bool out = r->out && wire_psn_diff(sq->psn_una, r->end) < 0;
 	u32 num;
 
-	if ((!r->due && !out) || (out && is_hole(gap, r->end, r->sent, now)))
+	if ((!r->due && !out) || (out && passed(gap, r->sent)))
 		return;
 	/* all of a response that is missing is asked for at once */
 	num = out ? (u32)wire_psn_diff(r->end, sq->psn_una) : r->num;
@@ -336,7 +365,7 @@ static void inherit(const struct gap *known, struct gap *gap, ktime_t now)
 	const s32 done = wire_psn_diff(known->psn, gap->psn);
 
 	gap->due = known->due || overdue(known, now) ||
-		   (!known->held && is_hole(gap, gap_end(known), known->sent, now));
+		   (!known->held && passed(gap, known->sent));
 	gap->held = known->held && !gap->due;
 	gap->told = known->told;
 	gap->sent = known->sent;

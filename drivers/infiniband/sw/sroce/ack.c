@@ -14,13 +14,22 @@ static bool is_pure_ack(const struct wire_pkt *pkt)
 	       wire_aeth_is_ack(pkt->syndrome);
 }
 
+/* A NAK that ends the connection, and is said once */
+static bool is_fatal(const struct wire_pkt *pkt)
+{
+	return pkt->op->class == WIRE_CLASS_ACK &&
+	       (pkt->syndrome & WIRE_AETH_KIND_MASK) == WIRE_AETH_NAK &&
+	       (pkt->syndrome & WIRE_AETH_VALUE_MASK) != WIRE_NAK_PSN_SEQ;
+}
+
 /**
  * sroce_ack_later - leave a response for the owner of the send side
  * @qp: queue pair
  * @rx: the packet
  *
  * Softirq; sroce_send_run() is due. Of two that only acknowledge, the later
- * says it all. One that finds no room is a packet lost, and recovered like one.
+ * says it all. One that finds no room is a packet lost, and recovered like one; but one that would not
+ * be said again has a place of its own.
  */
 void sroce_ack_later(struct sroce_qp *qp, struct sroce_rx *rx)
 {
@@ -41,7 +50,8 @@ void sroce_ack_later(struct sroce_qp *qp, struct sroce_rx *rx)
 	} else {
 		if (!rx->pkt.payload_len)
 			rx->skb = NULL;
-		if (!sroce_late_add(&sq->late, &sq->num_late, rx))
+		if (!sroce_late_add(&sq->late, &sq->num_late,
+				    SROCE_MAX_LATE + is_fatal(&rx->pkt), rx))
 			sroce_qp_count(qp, RX_LATE_DROPPED);
 	}
 	spin_unlock_bh(&sq->late_lock);
@@ -82,6 +92,7 @@ void sroce_ack_advance(struct sroce_qp *qp, u32 psn)
 		if (wire_psn_diff(sq->psn_left, psn) < 0)
 			sq->psn_left = psn;
 		sroce_retry_acked(qp);
+		sroce_cwnd_acked(qp, wire_psn_diff(psn, from));
 		sroce_gaps_moved(qp, wire_psn_diff(psn, from));
 	}
 	while (sq->una != sq->fetched) {
@@ -183,14 +194,17 @@ static void note_twice(struct sroce_qp *qp, const struct sroce_rx *rx)
 static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	const enum sroce_keep kept = sroce_keep(qp, &qp->sq.kept, rx);
+	bool tells = kept == SROCE_KEPT_APART;
 
 	if (kept == SROCE_KEPT_TWICE) {
 		sroce_qp_count(qp, STALE_ACK);
 		note_twice(qp, rx);
+	} else if (kept != SROCE_KEPT_NOT) {
+		tells |= sroce_gaps_came(&qp->sq, rx->pkt.psn);
 	}
 	sroce_gaps_arrived(&qp->sq, rx->pkt.psn);
 	sroce_repair_nak(qp, 0);
-	if (kept == SROCE_KEPT_APART)
+	if (tells)
 		sroce_gaps_implied(qp);
 }
 

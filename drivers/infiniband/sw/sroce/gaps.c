@@ -27,6 +27,7 @@ void sroce_gaps_reset(struct sroce_qp *qp)
 	sweep->spare = 0;
 	sweep->end = qp->sq.psn_una;
 	sweep->newest = qp->sq.psn_una;
+	sweep->came_sent = 0;
 	sweep->request.num = 0;
 	sweep->request.due = false;
 }
@@ -397,12 +398,53 @@ void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now)
 	}
 }
 
-/* A part of a READ is given in order: is @gap missing in one up to @end, asked for at @sent? */
-static bool is_hole(const struct sroce_sq *sq, const struct sroce_gap *gap, u32 end,
-		    ktime_t sent, ktime_t now)
+/* When a response was asked for again; KTIME_MAX if it was not, or has not been yet. */
+static ktime_t asked_again(const struct sroce_sq *sq, u32 psn)
 {
-	return sq->sweep.implied && wire_psn_diff(end, gap_end(gap)) > 0 &&
-	       ktime_after(now, ktime_add_ns(sent, sroce_cwnd_least(sq)));
+	const struct sroce_gap *gap = sq->sweep.implied ? find_gap(&sq->sweep, psn) : NULL;
+	const struct sroce_repair *r = &sq->repair;
+
+	if (gap)
+		return gap->due || gap->held ? KTIME_MAX : gap->sent;
+	if (r->out && wire_psn_diff(psn, sq->psn_una) >= 0 && wire_psn_diff(psn, r->end) < 0)
+		return r->sent;
+	return KTIME_MAX;
+}
+
+/**
+ * sroce_gaps_came - a response has come, and those before it have not
+ * @sq: send side, the caller's
+ * @psn: its PSN
+ *
+ * A responder of ours gives what is asked for again by the oldest READ first, and of one READ in
+ * the order that it is asked in. So if this answers that, what lies before it and was not asked
+ * for after it has been lost again.
+ *
+ * Return: true if it may tell so: sroce_gaps_implied() is due.
+ */
+bool sroce_gaps_came(struct sroce_sq *sq, u32 psn)
+{
+	const u64 least = max_t(u64, sroce_cwnd_least(sq), sq->order.wait);
+	struct sroce_sweep *sweep = &sq->sweep;
+	const ktime_t sent = asked_again(sq, psn);
+	ktime_t last = sweep->came_sent;
+
+	if (sent == KTIME_MAX || ktime_before(sent, last) ||
+	    (sent == last && wire_psn_diff(psn, sweep->came) <= 0))
+		return false;
+	/* sooner, it has only been late */
+	if (!ktime_after(ktime_get(), ktime_add_ns(sent, least)))
+		return false;
+	sweep->came = psn;
+	sweep->came_sent = sent;
+	return true;
+}
+
+/* What was asked for then has been lost again, by sroce_gaps_came(). */
+static bool passed(const struct sroce_sq *sq, const struct sroce_gap *gap, ktime_t sent)
+{
+	return sq->sweep.implied && !ktime_after(sent, sq->sweep.came_sent) &&
+	       wire_psn_diff(sq->sweep.came, gap_end(gap)) >= 0;
 }
 
 /* The first gap, where repair.c is at it: what of it is not being sent there? */
@@ -413,7 +455,7 @@ static void less_repair(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 	const bool out = r->out && wire_psn_diff(sq->psn_una, r->end) < 0;
 	u32 num;
 
-	if ((!r->due && !out) || (out && is_hole(sq, gap, r->end, r->sent, now)))
+	if ((!r->due && !out) || (out && passed(sq, gap, r->sent)))
 		return;
 	/*
 	 * All of a response that is missing is asked for at once, and a READ sent as a whole;
@@ -438,7 +480,7 @@ static void inherit(const struct sroce_sq *sq, const struct sroce_gap *known,
 	const s32 done = wire_psn_diff(known->psn, gap->psn);
 
 	gap->due = known->due || overdue(sq, known, now) ||
-		   (!known->held && is_hole(sq, gap, gap_end(known), known->sent, now));
+		   (!known->held && passed(sq, gap, known->sent));
 	gap->held = known->held && !gap->due;
 	gap->told = known->told;
 	gap->sent = known->sent;

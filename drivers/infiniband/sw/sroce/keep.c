@@ -505,7 +505,7 @@ bool sroce_wait(struct sroce_qp *qp, struct sroce_rx *rx)
 	struct sroce_late *late, *last;
 
 	last = rq->num_late ? list_last_entry(&rq->late, struct sroce_late, entry) : NULL;
-	late = sroce_late_add(&rq->late, &rq->num_late, rx);
+	late = sroce_late_add(&rq->late, &rq->num_late, SROCE_MAX_LATE, rx);
 	if (!late)
 		return false;
 	if (same_skb(last, late) || charge(qp, &rq->kept, late))

@@ -54,17 +54,18 @@ void sroce_late_hold(struct sk_buff *skb)
  * sroce_late_add - keep a packet
  * @list: of struct sroce_late; its lock is held
  * @num: how many are in it
+ * @max: how many may be
  * @rx: the packet
  *
  * Softirq.
  *
  * Return: the entry, or NULL if the packet is lost: there are too many, or no memory.
  */
-struct sroce_late *sroce_late_add(struct list_head *list, u32 *num, struct sroce_rx *rx)
+struct sroce_late *sroce_late_add(struct list_head *list, u32 *num, u32 max, struct sroce_rx *rx)
 {
 	struct sroce_late *late;
 
-	if (*num >= SROCE_MAX_LATE)
+	if (*num >= max)
 		return NULL;
 	late = kmalloc(sizeof(*late), GFP_ATOMIC | __GFP_NOWARN);
 	if (!late)

@@ -335,10 +335,30 @@ void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts)
 }
 
 /**
+ * sroce_cwnd_acked - @psn_una has moved: is that what was under way when a timeout came?
+ * @qp: queue pair; the caller owns its send side
+ * @pkts: by so many packets
+ *
+ * What is sent again is not timed (Karn), so no round trip lets the window grow until all of it has
+ * arrived: what is acknowledged does, as in RFC 5681's slow start.
+ */
+void sroce_cwnd_acked(struct sroce_qp *qp, u32 pkts)
+{
+	const struct sroce_sq *sq = &qp->sq;
+	const struct sroce_cwnd *w = &sq->cwnd;
+
+	if (likely(w->pkts >= w->ssthresh) || !w->full ||
+	    (sq->psn_nxt == sq->psn_left && wire_psn_diff(sq->psn_una, w->recover) > 0))
+		return;
+	set_pkts(qp, min(w->pkts + min(pkts, w->pkts), w->ssthresh));
+}
+
+/**
  * sroce_cwnd_timeout - the oldest packet was not answered for as long as it may take
  * @qp: queue pair; the caller owns its send side
  *
- * If those behind it were, it has been unlucky, and no more.
+ * If those behind it were, it has been unlucky, and no more. Of several in a row, the first is told
+ * by the window that there was (RFC 5681, section 3.1).
  */
 void sroce_cwnd_timeout(struct sroce_qp *qp)
 {
@@ -347,7 +367,8 @@ void sroce_cwnd_timeout(struct sroce_qp *qp)
 	if (sq->sweep.arrived || sq->kept.num)
 		shrink(qp, sq->cwnd.pkts * 7 / 10, sq->cwnd.pkts * 7 / 10);
 	else
-		shrink(qp, WINDOW_MIN, sq->cwnd.pkts / 2);
+		shrink(qp, WINDOW_MIN, sq->cwnd.pkts > WINDOW_MIN ? sq->cwnd.pkts / 2 :
+							   sq->cwnd.ssthresh);
 }
 
 /* The rate */

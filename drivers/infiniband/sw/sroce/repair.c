@@ -47,6 +47,12 @@ static u64 probe_ns(const struct sroce_sq *sq, ktime_t now)
 	return sq->repair.took ? max(4 * sq->repair.took, probe_min(sq)) : PROBE_FIRST_NS;
 }
 
+/* Without an ACK timeout nothing else would ever find out that the network is back. */
+static bool may_probe(const struct sroce_qp *qp)
+{
+	return qp->sq.repair.probes < PROBES_MAX || !qp->attr.timeout;
+}
+
 /* Each in a row waits twice as long, and the first as long as the last has. */
 static u8 probe_shift(const struct sroce_repair *r)
 {
@@ -260,7 +266,7 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end)
 	r->behind = sq->psn_end;
 	sroce_repair_missing(sq, now);
 	r->probe_due = KTIME_MAX;
-	if (r->probes < PROBES_MAX)
+	if (may_probe(qp))
 		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << probe_shift(r));
 	trace_sroce_repair(qp, r->psn, end, r->told, r->probes);
 }
@@ -277,7 +283,7 @@ void sroce_repair_swept(struct sroce_qp *qp)
 
 	sroce_repair_missing(sq, now);
 	/* of the oldest, and not of those that have become known since */
-	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
+	if (r->probe_due == KTIME_MAX && may_probe(qp))
 		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << probe_shift(r));
 	sroce_gaps_await(sq);
 }
@@ -327,15 +333,25 @@ void sroce_repair_moved(struct sroce_qp *qp)
 	}
 }
 
-/* All from psn_una on: a peer of whom nothing better is known gets it. */
+/*
+ * All from psn_una on: a peer of whom nothing better is known gets it, and so does one that keeps but
+ * lacked all that it has got in ever longer runs: the network was gone for a while. Who answers
+ * with data shows by this that it keeps nothing, as no acknowledgement does.
+ */
 static void rest(struct sroce_qp *qp, ktime_t now)
 {
-	if (qp->sq.repair.peer == SROCE_PEER_KEEPS || qp->sq.repair.reports) {
+	struct sroce_repair *r = &qp->sq.repair;
+
+	if ((r->peer == SROCE_PEER_KEEPS || r->reports) && r->num < REPAIR_MAX) {
 		repair(qp, false);
-		qp->sq.repair.blind = true;
-	} else {
-		sroce_retry_go_back(qp, now, 0, false);
+		r->blind = true;
+		return;
 	}
+	if (r->told && r->once && r->peer == SROCE_PEER_UNKNOWN && !r->reports) {
+		r->peer = SROCE_PEER_DROPS;
+		r->vain = RELEARN;
+	}
+	sroce_retry_go_back(qp, now, 0, false);
 }
 
 /**
@@ -400,7 +416,7 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
 	 */
 	if (r->due || sq->rnr_wait || sq->psn_nxt == sq->psn_una || sroce_gaps_release(qp, now))
 		return;
-	r->probes++;
+	r->probes = min(r->probes + 1, PROBES_MAX);
 	sroce_qp_count(qp, TAIL_PROBES);
 	/* one that a NAK has asked for may have been lost again: it still wants an answer */
 	told = r->out && r->told && sq->psn_una == r->psn;
@@ -426,7 +442,7 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 	/* it has not left: what holds it back tells when it may, and its probe is due after that */
 	if (r->due)
 		return;
-	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
+	if (r->probe_due == KTIME_MAX && may_probe(qp))
 		r->probe_due = min_t(ktime_t, sroce_gaps_due(sq, now),
 				     ktime_add_ns(now, probe_ns(sq, now) << probe_shift(r)));
 	sroce_gaps_await(sq);

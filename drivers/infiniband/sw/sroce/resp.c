@@ -119,8 +119,14 @@ static void give_again(struct sroce_rq *rq, struct sroce_res *res, u32 start, u3
 	res->end = end;
 }
 
+/* Return: false if that finds no room; its requester asks again. */
 static bool part_later(struct sroce_rq *rq, u32 psn, u32 end)
 {
+	u32 i;
+
+	for (i = 0; i < rq->num_parts; i++)
+		if (rq->parts[i].psn == psn && rq->parts[i].end == end)
+			return true;
 	if (rq->num_parts == SROCE_MAX_PARTS)
 		return false;
 	rq->parts[rq->num_parts++] = (struct sroce_part) { .psn = psn, .end = end };
@@ -169,27 +175,50 @@ bool sroce_resp_again(struct sroce_qp *qp, const struct wire_pkt *pkt)
 	return true;
 }
 
+/* Part @i is not waited for any more. Return: it is one of @res, and @res's turn is its now. */
+static bool take_part(struct sroce_rq *rq, u32 i, struct sroce_res *res)
+{
+	const struct sroce_part part = rq->parts[i];
+	u32 start;
+
+	memmove(rq->parts + i, rq->parts + i + 1, (--rq->num_parts - i) * sizeof(part));
+	if (!res || part.end > res->num_pkts)
+		return false;
+	start = wire_psn_diff(part.psn, res->psn);
+	/* or it was of another READ, long ago; or is in the rest, which is about to be given */
+	if (start >= part.end || (res->resume && start >= res->resume))
+		return false;
+	give_again(rq, res, start, part.end);
+	return true;
+}
+
 /* What was asked for meanwhile, the lock is held. */
 static void next_part(struct sroce_rq *rq)
 {
 	while (rq->num_parts) {
-		const struct sroce_part part = rq->parts[0];
-		struct sroce_res *res = find_res(rq, part.psn);
-		u32 start;
+		struct sroce_res *res = find_res(rq, rq->parts[0].psn);
 
 		/* with one under way in this READ, or all of its rest, there is time */
-		if (res && res->owed)
+		if ((res && res->owed) || take_part(rq, 0, res))
 			return;
-		memmove(rq->parts, rq->parts + 1, --rq->num_parts * sizeof(part));
-		if (!res || part.end > res->num_pkts)
-			continue;
-		start = wire_psn_diff(part.psn, res->psn);
-		/* or it was of another READ, long ago */
-		if (start >= part.end)
-			continue;
-		give_again(rq, res, start, part.end);
-		return;
 	}
+}
+
+/*
+ * Another part of a READ of which one has just been given goes before the rest, which may be long, and
+ * whose requester keeps what comes of it meanwhile. Return: there is one.
+ */
+static bool part_before_rest(struct sroce_rq *rq, struct sroce_res *res)
+{
+	u32 i = 0;
+
+	while (i < rq->num_parts) {
+		if (find_res(rq, rq->parts[i].psn) != res)
+			i++;
+		else if (take_part(rq, i, res))
+			return true;
+	}
+	return false;
 }
 
 static struct sroce_res *next_owed(struct sroce_rq *rq)
@@ -445,6 +474,8 @@ static bool res_done(struct sroce_qp *qp, struct sroce_res *res, const struct sr
 	} else if (result == RESP_ACCESS) {
 		resp_refuse(qp, wire_psn_add(res->psn, res->next));
 	} else if (res->next == res->end && res->resume) {
+		if (part_before_rest(rq, res))
+			return true;
 		res->next = res->resume;
 		res->end = res->num_pkts;
 		res->resume = 0;
@@ -467,12 +498,16 @@ static bool same_place(const struct sroce_res *a, const struct sroce_res *b)
 static void res_refused(struct sroce_rq *rq, struct sroce_res *res, const struct sroce_res *before,
 			const struct sroce_res *after)
 {
-	/* then, another part of it, or what follows such a part, has its turn */
+	/* then, another part of it, or what follows such a part, has its turn: this one, after it */
 	const bool other = after->owed && (after->start != before->start ||
 					   (after->end != before->end && !before->resume));
 
-	if (!rq->num_res || other || !same_place(res, after))
+	if (!rq->num_res || !same_place(res, after))
 		return;
+	if (other) {
+		part_later(rq, wire_psn_add(before->psn, before->next), before->end);
+		return;
+	}
 	if (!res->owed) {
 		rq->num_owed++;
 		rq->first_owed = 0;

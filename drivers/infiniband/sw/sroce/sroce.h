@@ -894,6 +894,8 @@ struct sroce_gap {
  * @spare: of these, that stand for no packet: a READ request is one
  * @request: one that the peer lacks, with responses missing before it
  * @newest: all that has come, of requests or responses, lies before this PSN
+ * @came: of the responses that were asked for again, the last that has come
+ * @came_sent: and when it was; 0 for none
  */
 struct sroce_sweep {
 	bool due;
@@ -904,6 +906,8 @@ struct sroce_sweep {
 	u32 spare;
 	struct sroce_gap request;
 	u32 newest;
+	u32 came;
+	ktime_t came_sent;
 	struct sroce_gap gap[WIRE_GAPS_MAX];
 };
 
@@ -2165,7 +2169,7 @@ void sroce_ack_run(struct sroce_qp *qp);
 
 /* late.c */
 void sroce_late_hold(struct sk_buff *skb);
-struct sroce_late *sroce_late_add(struct list_head *list, u32 *num, struct sroce_rx *rx);
+struct sroce_late *sroce_late_add(struct list_head *list, u32 *num, u32 max, struct sroce_rx *rx);
 void sroce_late_free(struct sroce_late *late);
 void sroce_late_purge(struct list_head *list, u32 *num);
 int sroce_late_init(void);
@@ -2208,6 +2212,7 @@ void sroce_gaps_implied(struct sroce_qp *qp);
 void sroce_gaps_request(struct sroce_qp *qp, u32 psn);
 void sroce_gaps_sent(const struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now);
 void sroce_gaps_arrived(struct sroce_sq *sq, u32 psn);
+bool sroce_gaps_came(struct sroce_sq *sq, u32 psn);
 bool sroce_gaps_overtaken(const struct sroce_sq *sq, ktime_t sent, u32 behind, ktime_t now);
 void sroce_gaps_moved(struct sroce_qp *qp, u32 num);
 bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now);
@@ -2225,6 +2230,7 @@ bool sroce_cwnd_open(struct sroce_qp *qp);
 void sroce_cwnd_time(struct sroce_qp *qp);
 u32 sroce_cwnd_burst(struct sroce_qp *qp);
 void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns);
+void sroce_cwnd_acked(struct sroce_qp *qp, u32 pkts);
 void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts);
 u64 sroce_cwnd_least(const struct sroce_sq *sq);
 void sroce_cwnd_timeout(struct sroce_qp *qp);
