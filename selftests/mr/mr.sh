@@ -12,7 +12,7 @@ probe udmabuf || true
 exporter=${EXPORTER_KO:-$(dirname "$(sroce_ko)")/kverbs/exporter_test.ko}
 [ ! -f "$exporter" ] || insmod "$exporter"
 tests_of mr rereg rereg_traffic null dm dmabuf dmabuf_moves windows leave odp odp_uc odp_atomic_write \
-	odp_fork odp_shared odp_implicit odp_advise odp_advise_ends odp_secret odp_traffic
+	odp_fork odp_shared odp_implicit odp_advise odp_advise_ends odp_secret odp_programs odp_traffic
 # everything is gone
 unload_links() {
 	rdma link del roce0 && rdma link del roce1

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -1109,6 +1110,56 @@ static void *drop_thread(void *arg)
 }
 
 /* Pages go all the time: what arrives is what was written, or given back since. */
+/* Programs of a link that may have memory on demand: SROCE_MAX_FAULTING */
+#define FAULTING 512
+
+/* Threads of the kernel wait for such memory, which nobody is charged for: so many programs' at most. */
+static void odp_programs(void)
+{
+	struct ibv_context *ctx[FAULTING] = {};
+	struct ibv_pd *pd[FAULTING] = {};
+	struct ibv_mr *mr[FAULTING] = {}, *mine;
+	uint8_t *mem = map(PAGE);
+	unsigned int made = 0;
+
+	if (!odp_there(&eb))
+		return;
+	if (setrlimit(RLIMIT_NOFILE, &(struct rlimit) { 4 * FAULTING, 4 * FAULTING }))
+		die("setrlimit");
+	mine = reg(mem, PAGE, ALL | ODP);
+	for (made = 0; made < FAULTING; made++) {
+		ctx[made] = ibv_open_device(eb.ctx->device);
+		pd[made] = ctx[made] ? ibv_alloc_pd(ctx[made]) : NULL;
+		if (!pd[made])
+			die("context %u", made);
+		mr[made] = ibv_reg_mr(pd[made], mem, PAGE, ALL | ODP);
+		if (!mr[made])
+			break;
+	}
+	is(made < FAULTING ? errno : 0, ENOMEM, "memory on demand for one more program");
+	is(made, FAULTING - 1, "after so many, beside this one");
+	if (made < FAULTING) {
+		mr[made] = ibv_reg_mr(pd[made], mem, PAGE, ALL);
+		ok(mr[made], "pinned memory, it may have");
+		ibv_dereg_mr(mr[made]);
+	}
+	ibv_dereg_mr(mr[0]);
+	ibv_dealloc_pd(pd[0]);
+	ibv_close_device(ctx[0]);
+	if (made < FAULTING) {
+		mr[made] = ibv_reg_mr(pd[made], mem, PAGE, ALL | ODP);
+		ok(mr[made], "and on demand, when another one has gone");
+	}
+	for (unsigned int i = 1; i < FAULTING && ctx[i]; i++) {
+		if (mr[i])
+			ibv_dereg_mr(mr[i]);
+		ibv_dealloc_pd(pd[i]);
+		ibv_close_device(ctx[i]);
+	}
+	ibv_dereg_mr(mine);
+	munmap(mem, PAGE);
+}
+
 static void odp_traffic(void)
 {
 	uint8_t *mem = map(BUF), *src = map(BUF);
@@ -1519,6 +1570,7 @@ static const struct test tests[] = {
 	TEST(odp_advise),
 	TEST(odp_advise_ends),
 	TEST(odp_secret),
+	TEST(odp_programs),
 	TEST(odp_traffic),
 	TEST(pinned_stirred),
 	TEST(odp_stirred),
