@@ -22,15 +22,15 @@ bool sroce_take(atomic_t *count, int max)
 
 /**
  * sroce_dev_gone - a link has no netdev any more, or no namespace
- * @sdev: the link
+ * @sdev: the link, whose device is being unregistered
  *
- * Nothing of it sends from here on. Sleeps.
+ * Nothing of it sends from here on. Sleeps. The netdev's end may wait for this with RTNL: what
+ * programs have posted, which may be much, is flushed without that, by client_remove().
  */
 void sroce_dev_gone(struct sroce_dev *sdev)
 {
 	WRITE_ONCE(sdev->gone, true);
-	sroce_qp_fatal_all(sdev);
-	sroce_wq_fatal_all(sdev);
+	sroce_qp_forget_routes_all(sdev);
 	sroce_av_release_all(sdev);
 }
 

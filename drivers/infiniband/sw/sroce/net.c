@@ -1387,6 +1387,9 @@ static void __net_exit sroce_pernet_exit(struct net *net)
 	mutex_lock(&sroce_net_lock);
 	list_for_each_entry_safe(sdev, next, &snet->devs, net_entry) {
 		sroce_dev_gone(sdev);
+		/* its clients may have been told of its end before that */
+		sroce_qp_fatal_all(sdev);
+		sroce_wq_fatal_all(sdev);
 		detach_locked(sdev);
 	}
 	mutex_unlock(&sroce_net_lock);

@@ -319,16 +319,17 @@ static void release_both(struct sroce_qp *qp)
 	sroce_send_release(qp);
 }
 
+static void qp_forget_routes(struct sroce_qp *qp)
+{
+	claim_both(qp);
+	sroce_path_release(&qp->sq.path);
+	sroce_path_release(&qp->rq.path);
+	release_both(qp);
+}
+
 static void qp_fatal(struct sroce_qp *qp)
 {
 	sroce_qp_error(qp);
-	if (READ_ONCE(qp_dev(qp)->gone)) {
-		/* a route may hold the netdev */
-		claim_both(qp);
-		sroce_path_release(&qp->sq.path);
-		sroce_path_release(&qp->rq.path);
-		release_both(qp);
-	}
 	sroce_send_run(qp);
 }
 
@@ -366,6 +367,17 @@ void sroce_qp_each(struct sroce_dev *sdev, void (*what)(struct sroce_qp *qp))
 		sroce_qpn_unuse(num);
 	}
 	rcu_read_unlock();
+}
+
+/**
+ * sroce_qp_forget_routes_all - a netdev goes, which the routes of its link's queue pairs may hold
+ * @sdev: the link, which is gone: no route is looked for any more
+ *
+ * Sleeps. What is posted is left alone, as RTNL may be held here: see sroce_qp_fatal_all().
+ */
+void sroce_qp_forget_routes_all(struct sroce_dev *sdev)
+{
+	sroce_qp_each(sdev, qp_forget_routes);
 }
 
 static void qp_end(struct sroce_qp *qp)

@@ -2018,6 +2018,7 @@ void sroce_qp_error_locked(struct sroce_qp *qp);
 void sroce_qp_unlock(struct sroce_qp *qp) __releases(&qp->rq.lock);
 void sroce_qp_kick(struct sroce_qp *qp);
 void sroce_qp_each(struct sroce_dev *sdev, void (*what)(struct sroce_qp *qp));
+void sroce_qp_forget_routes_all(struct sroce_dev *sdev);
 void sroce_qp_fatal_all(struct sroce_dev *sdev);
 
 /* bells.c */
