@@ -592,10 +592,27 @@ static void cq_stamps(void)
 
 #define BATCH_QPS	40
 
+/* Waits for the batch. */
+static void *destroys(void *qp)
+{
+	errno = ibv_destroy_qp(qp);
+	return errno ? "wrong" : NULL;
+}
+
+static struct ibv_qp *ud_on(struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr qa = {
+		.send_cq = cq, .recv_cq = cq,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1 }, .qp_type = IBV_QPT_UD,
+	};
+
+	return ibv_create_qp(ea.pd, &qa);
+}
+
 /*
  * A program that is told of a peer in a completion makes a queue pair for it, on the same completion
- * queue, before it ends its batch: so many that the provider's table of them is full. Who
- * waits for itself there is ended by the alarm.
+ * queue, before it ends its batch, while another thread destroys one: so many that the provider's
+ * table of them is full. Who waits for itself there is ended by the alarm.
  */
 static void cq_batch(void)
 {
@@ -605,10 +622,13 @@ static void cq_batch(void)
 	struct ibv_qp *qp[BATCH_QPS] = {};
 	const double end = now() + PATIENCE;
 	unsigned int i, made = 0, found = 0;
-	struct ibv_wc wc;
+	struct ibv_qp *old = cq ? ud_on(ibv_cq_ex_to_cq(cq)) : NULL;
 	struct way w, more;
+	pthread_t other;
+	struct ibv_wc wc;
+	void *wrong;
 
-	if (!ok(cq, "a queue"))
+	if (!ok(old, "a queue, and a queue pair"))
 		return;
 	way_up(&w, ibv_cq_ex_to_cq(cq), NULL, NULL);
 	way_recvs(&w, 2);
@@ -617,13 +637,12 @@ static void cq_batch(void)
 		if (now() > end)
 			die("no completion");
 	alarm(PATIENCE);
+	if (pthread_create(&other, NULL, destroys, old))
+		die("pthread_create");
+	/* it has nothing else to do than to get to where it waits */
+	sleep_ms(200);
 	for (i = 0; i < BATCH_QPS; i++) {
-		struct ibv_qp_init_attr qa = {
-			.send_cq = ibv_cq_ex_to_cq(cq), .recv_cq = ibv_cq_ex_to_cq(cq),
-			.cap = { .max_send_wr = 1, .max_recv_wr = 1 }, .qp_type = IBV_QPT_UD,
-		};
-
-		qp[i] = ibv_create_qp(ea.pd, &qa);
+		qp[i] = ud_on(ibv_cq_ex_to_cq(cq));
 		made += !!qp[i];
 	}
 	way_up(&more, ibv_cq_ex_to_cq(cq), NULL, NULL);
@@ -631,6 +650,8 @@ static void cq_batch(void)
 	is(made, BATCH_QPS, "queue pairs are made in the midst of a batch");
 	is(cq->wr_id, 0, "which goes on");
 	ibv_end_poll(cq);
+	pthread_join(other, &wrong);
+	ok(!wrong, "and another thread's is destroyed");
 	way_recvs(&more, 2);
 	for (i = 1; i < 4; i++) {
 		way_send(i & 1 ? &more : &w, IBV_SEND_SIGNALED);

@@ -201,10 +201,13 @@ void sroce_cq_attach(struct sroce_cq *cq, struct sroce_wq *wq)
 	struct sroce_wq **bucket, *old;
 
 	sroce_lock(&cq->attach_lock);
-	old = sroce_cq_lookup(cq, wq->key);
-	if (old) {
+	if (sroce_cq_lookup(cq, wq->key)) {
+		sroce_unlock(&cq->attach_lock);
 		sroce_lock(&cq->lock);
-		sroce_cq_forget(cq, old);
+		sroce_lock(&cq->attach_lock);
+		old = sroce_cq_lookup(cq, wq->key);
+		if (old)
+			sroce_cq_forget(cq, old);
 		sroce_unlock(&cq->lock);
 	}
 	/* while somebody polls the chains get longer; the next one may find the lock free */
@@ -228,14 +231,14 @@ void sroce_cq_attach(struct sroce_cq *cq, struct sroce_wq *wq)
 void sroce_cq_detach(struct sroce_cq *cq, struct sroce_wq *wq,
 		     struct sroce_held *held)
 {
-	sroce_lock(&cq->attach_lock);
 	sroce_lock(&cq->lock);
+	sroce_lock(&cq->attach_lock);
 	if (wq->attached)
 		sroce_cq_forget(cq, wq);
 	if (held)
 		sroce_forget_held(cq, held);
-	sroce_unlock(&cq->lock);
 	sroce_unlock(&cq->attach_lock);
+	sroce_unlock(&cq->lock);
 }
 
 /* The kernel has emptied @wq: so do we, and forget its completions. */

@@ -190,8 +190,8 @@ struct sroce_held {
  * @ring: its ring
  * @lock: for all that follows, for polling, and for the cons of the work queues
  *	that complete here
- * @attach_lock: for who puts queues into @table, or takes them out; outside of @lock,
- *	which a program may have made superfluous for who polls alone
+ * @attach_lock: for who puts queues into @table, or takes them out; inside of @lock, which
+ *	who makes a queue pair may hold, and a program may have made superfluous for who polls alone
  * @arm_lock: keeps the ring in place while an event is asked for; taken inside
  *	@lock. Not the same, because a program may ask for an event between
  *	ibv_start_poll() and ibv_end_poll(), which hold @lock
