@@ -1109,7 +1109,6 @@ static void *drop_thread(void *arg)
 	return (void *)n;
 }
 
-/* Pages go all the time: what arrives is what was written, or given back since. */
 /* Programs of a link that may have memory on demand: SROCE_MAX_FAULTING */
 #define FAULTING 512
 
@@ -1160,6 +1159,7 @@ static void odp_programs(void)
 	munmap(mem, PAGE);
 }
 
+/* Pages go all the time: what arrives is what was written, or given back since. */
 static void odp_traffic(void)
 {
 	uint8_t *mem = map(BUF), *src = map(BUF);

@@ -216,26 +216,40 @@ void sroce_fault_forget(struct sroce_fault *fault, u32 lkey, u64 addr, u32 len, 
 		fault->err = 0;
 }
 
-static int queue_init(struct workqueue_struct **queue, const char *name, int at_once)
-{
-	struct workqueue_struct *wq;
+/* For who is the first of a program, so that it counts once */
+static DEFINE_MUTEX(faults_lock);
 
-	if (READ_ONCE(*queue))
+static int make_queues(struct sroce_dev *sdev, struct sroce_ucontext *uctx)
+{
+	struct workqueue_struct *faults;
+
+	if (uctx->faults)
 		return 0;
-	wq = alloc_workqueue("%s", WQ_UNBOUND, at_once, name);
-	if (!wq)
+	if (!sroce_take(&sdev->num_faulting, SROCE_MAX_FAULTING))
 		return -ENOMEM;
-	/* another thread's, of the same program */
-	if (cmpxchg(queue, NULL, wq))
-		destroy_workqueue(wq);
+	faults = alloc_workqueue("sroce_fault", WQ_UNBOUND, FAULTS_AT_ONCE);
+	if (!faults)
+		goto err_count;
+	uctx->prefetches = alloc_workqueue("sroce_prefetch", WQ_UNBOUND, PREFETCHES_AT_ONCE);
+	if (!uctx->prefetches)
+		goto err_faults;
+	/* who finds this one need not look for the other */
+	smp_store_release(&uctx->faults, faults);
 	return 0;
+
+err_faults:
+	destroy_workqueue(faults);
+err_count:
+	atomic_dec(&sdev->num_faulting);
+	return -ENOMEM;
 }
 
 /**
  * sroce_faults_init - a program gets on-demand memory
  * @ibpd: one of its protection domains, or of a kernel consumer (ib_reg_user_mr())
  *
- * May sleep.
+ * May sleep. The threads that bring memory are the kernel's, and nobody is charged for them: so many
+ * programs of a link may have some.
  *
  * Return: 0 or an errno.
  */
@@ -244,10 +258,12 @@ int sroce_faults_init(struct ib_pd *ibpd)
 	struct sroce_ucontext *uctx = to_spd(ibpd)->uctx;
 	int err;
 
-	if (!uctx)
+	if (!uctx || smp_load_acquire(&uctx->faults))
 		return 0;
-	err = queue_init(&uctx->prefetches, "sroce_prefetch", PREFETCHES_AT_ONCE);
-	return err ?: queue_init(&uctx->faults, "sroce_fault", FAULTS_AT_ONCE);
+	mutex_lock(&faults_lock);
+	err = make_queues(to_sdev(ibpd->device), uctx);
+	mutex_unlock(&faults_lock);
+	return err;
 }
 
 /**
@@ -258,10 +274,11 @@ int sroce_faults_init(struct ib_pd *ibpd)
  */
 void sroce_faults_exit(struct sroce_ucontext *uctx)
 {
-	if (uctx->faults)
-		destroy_workqueue(uctx->faults);
-	if (uctx->prefetches)
-		destroy_workqueue(uctx->prefetches);
+	if (!uctx->faults)
+		return;
+	destroy_workqueue(uctx->faults);
+	destroy_workqueue(uctx->prefetches);
+	atomic_dec(&to_sdev(uctx->ibuc.device)->num_faulting);
 }
 
 /**
@@ -273,7 +290,7 @@ void sroce_faults_exit(struct sroce_ucontext *uctx)
  */
 void sroce_prefetch_queue(struct ib_pd *ibpd, struct work_struct *work)
 {
-	queue_work(READ_ONCE(to_spd(ibpd)->uctx->prefetches), work);
+	queue_work(to_spd(ibpd)->uctx->prefetches, work);
 }
 
 /**

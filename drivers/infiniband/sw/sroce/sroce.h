@@ -50,6 +50,8 @@
 #define SROCE_MAX_MCAST_GRP	8192
 #define SROCE_MAX_MCAST_ATTACH	4096
 #define SROCE_MAX_UCONTEXT	65536
+/* programs with on-demand memory: each may keep 18 threads of the kernel waiting (late.c) */
+#define SROCE_MAX_FAULTING	512
 /* at a path MTU of 256, within half the range of PSNs */
 #define SROCE_MAX_MSG		(1U << 30)
 /* locally administered: nobody's OUI (IEEE 802) */
@@ -261,6 +263,7 @@ struct sroce_pma {
  * @mcast_ip: counts the netdev's IPv6, and its IPv4, as it may lose them; rtnl
  * @mcast_work: joins groups again; has a reference
  * @num_ucontext: user contexts
+ * @num_faulting: of these, that have had on-demand memory
  * @num_pd: protection domains
  * @num_ah: address handles
  * @num_cq: completion queues
@@ -304,6 +307,7 @@ struct sroce_dev {
 	u32 mcast_ip[2];
 	struct work_struct mcast_work;
 	atomic_t num_ucontext;
+	atomic_t num_faulting;
 	atomic_t num_pd;
 	atomic_t num_ah;
 	atomic_t num_cq;
@@ -895,7 +899,7 @@ struct sroce_gap {
  * @request: one that the peer lacks, with responses missing before it
  * @newest: all that has come, of requests or responses, lies before this PSN
  * @came: of the responses that were asked for again, the last that has come
- * @came_sent: and when it was; 0 for none
+ * @came_sent: when it was asked for so; 0 for none
  */
 struct sroce_sweep {
 	bool due;
@@ -2018,7 +2022,7 @@ void sroce_qp_error_locked(struct sroce_qp *qp);
 void sroce_qp_unlock(struct sroce_qp *qp) __releases(&qp->rq.lock);
 void sroce_qp_kick(struct sroce_qp *qp);
 void sroce_qp_each(struct sroce_dev *sdev, void (*what)(struct sroce_qp *qp));
-void sroce_qp_forget_routes_all(struct sroce_dev *sdev);
+void sroce_qp_gone_all(struct sroce_dev *sdev);
 void sroce_qp_fatal_all(struct sroce_dev *sdev);
 
 /* bells.c */
