@@ -407,6 +407,27 @@ static void exhausted(void)
 	}
 }
 
+/* With no ACK timeout, probes alone find out that a wire is back that was cut for longer than 8 of them. */
+static void no_timeout(void)
+{
+	const uint64_t key = next_key++;
+	struct pair p;
+
+	up_as(&p, 0, 7);
+	warm_up(&p);
+	pattern_fill(p.buf[0], key, 0, LEN);
+	memset(p.buf[1], 0, LEN);
+	relay_drop(THERE, ALL, 1000000);
+	post(&p, IBV_WR_RDMA_WRITE, LEN);
+	wait_counter(&ea, "tail_probes", before[0][PROBES] + 7);
+	ok(cq_quiet(p.scq[0], 0.5), "timeout 0: a WRITE waits while the wire is cut");
+	relay_clear();
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "and ends when it is not");
+	is(pattern_check(p.buf[1], key, 0, LEN), -1, "every byte");
+	quiet();
+	pair_destroy(&p);
+}
+
 /* A READ, and behind it a WRITE whose R_Key is wrong */
 static void post_wrong_behind(struct pair *p, uint64_t key)
 {
@@ -568,6 +589,7 @@ static const struct test tests[] = {
 	TEST(mixed),
 	TEST(xrc),
 	TEST(exhausted),
+	TEST(no_timeout),
 	TEST(wrong_behind),
 	TEST(not_ready),
 	TEST(drops),

@@ -13,7 +13,7 @@ load_module
 hosts_up_relay
 links_up
 for t in one_write one_send several again last no_retry one_read one_atomic mixed xrc exhausted \
-	 wrong_behind not_ready; do
+	 no_timeout wrong_behind not_ready; do
 	tap_from "$t" "$BIN/recovery" -d roce0 -D roce1 $t
 done
 done_testing

@@ -47,16 +47,25 @@ static u64 probe_ns(const struct sroce_sq *sq, ktime_t now)
 	return sq->repair.took ? max(4 * sq->repair.took, probe_min(sq)) : PROBE_FIRST_NS;
 }
 
-/* Without an ACK timeout nothing else would ever find out that the network is back. */
-static bool may_probe(const struct sroce_qp *qp)
-{
-	return qp->sq.repair.probes < PROBES_MAX || !qp->attr.timeout;
-}
-
 /* Each in a row waits twice as long, and the first as long as the last has. */
 static u8 probe_shift(const struct sroce_repair *r)
 {
 	return min(r->backed_off + r->probes, PROBES_MAX);
+}
+
+/* Without an ACK timeout nothing else would ever find out that the network is back: after so long */
+#define PROBE_LAST_NS	NSEC_PER_SEC
+
+/* Return: when a probe is due that an answer takes @ns before; KTIME_MAX for none. */
+static ktime_t probe_at(const struct sroce_qp *qp, ktime_t now, u64 ns)
+{
+	const struct sroce_repair *r = &qp->sq.repair;
+
+	if (r->probes < PROBES_MAX)
+		return ktime_add_ns(now, ns << probe_shift(r));
+	if (qp->attr.timeout)
+		return KTIME_MAX;
+	return ktime_add_ns(now, max_t(u64, ns << PROBES_MAX, PROBE_LAST_NS));
 }
 
 /**
@@ -265,9 +274,7 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end)
 	r->sent = now;
 	r->behind = sq->psn_end;
 	sroce_repair_missing(sq, now);
-	r->probe_due = KTIME_MAX;
-	if (may_probe(qp))
-		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << probe_shift(r));
+	r->probe_due = probe_at(qp, now, sroce_repair_answer_ns(sq, now));
 	trace_sroce_repair(qp, r->psn, end, r->told, r->probes);
 }
 
@@ -283,8 +290,8 @@ void sroce_repair_swept(struct sroce_qp *qp)
 
 	sroce_repair_missing(sq, now);
 	/* of the oldest, and not of those that have become known since */
-	if (r->probe_due == KTIME_MAX && may_probe(qp))
-		r->probe_due = ktime_add_ns(now, sroce_repair_answer_ns(sq, now) << probe_shift(r));
+	if (r->probe_due == KTIME_MAX)
+		r->probe_due = probe_at(qp, now, sroce_repair_answer_ns(sq, now));
 	sroce_gaps_await(sq);
 }
 
@@ -442,9 +449,12 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 	/* it has not left: what holds it back tells when it may, and its probe is due after that */
 	if (r->due)
 		return;
-	if (r->probe_due == KTIME_MAX && may_probe(qp))
-		r->probe_due = min_t(ktime_t, sroce_gaps_due(sq, now),
-				     ktime_add_ns(now, probe_ns(sq, now) << probe_shift(r)));
+	if (r->probe_due == KTIME_MAX) {
+		const ktime_t due = probe_at(qp, now, probe_ns(sq, now));
+
+		if (due != KTIME_MAX)
+			r->probe_due = min(sroce_gaps_due(sq, now), due);
+	}
 	sroce_gaps_await(sq);
 }
 
