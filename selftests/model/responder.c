@@ -513,6 +513,7 @@ static bool part_later(u32 psn, u32 end)
 static bool resp_again(const struct wire_pkt *pkt)
 {
 	struct res *res = find_res(pkt->psn);
+	bool rest, part;
 	u32 k, end;
 
 	if (!res || res->class != pkt->op->class)
@@ -526,11 +527,16 @@ static bool resp_again(const struct wire_pkt *pkt)
 		rq->greetings++;
 		rq->greet = true;
 	}
-	/* a part of what is about to be given anyway */
-	if (res->owed && end != res->num_pkts && res->end == res->num_pkts && res->next <= k)
+	/* of what is asked for, and of what is under way */
+	rest = end == res->num_pkts;
+	part = res->owed && res->end != res->num_pkts;
+	/* what is about to be given anyway */
+	if (!rest && res->owed && !part && res->next <= k)
 		return true;
-	/* several parts may be missing: one after the other */
-	if (res->owed && end != res->num_pkts && res->end != res->num_pkts)
+	if (rest && part && res->resume && res->resume <= k)
+		return true;
+	/* several parts may be missing, the last of them up to the end: one after the other */
+	if (part && (!rest || k > res->next))
 		return part_later(pkt->psn, end);
 	give_again(res, k, end);
 	return true;
@@ -556,11 +562,15 @@ static bool take_part(u32 i, struct res *res)
 /* What was asked for meanwhile */
 static void next_part(void)
 {
-	while (rq->num_parts) {
-		struct res *res = find_res(rq->parts[0].psn);
+	u32 i = 0;
+
+	while (i < rq->num_parts) {
+		struct res *res = find_res(rq->parts[i].psn);
 
 		/* with one under way in this READ, or all of its rest, there is time */
-		if ((res && res->owed) || take_part(0, res))
+		if (res && res->owed)
+			i++;
+		else if (take_part(i, res))
 			return;
 	}
 }
@@ -673,6 +683,7 @@ static void res_done(struct res *res, const struct res *before, const struct res
 		res->resume = 0;
 	} else if (res->next == res->end) {
 		res->owed = false;
+		res->resume = 0;
 		rq->num_owed--;
 		next_part();
 	}

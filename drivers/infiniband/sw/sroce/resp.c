@@ -195,11 +195,15 @@ static bool take_part(struct sroce_rq *rq, u32 i, struct sroce_res *res)
 /* What was asked for meanwhile, the lock is held. */
 static void next_part(struct sroce_rq *rq)
 {
-	while (rq->num_parts) {
-		struct sroce_res *res = find_res(rq, rq->parts[0].psn);
+	u32 i = 0;
+
+	while (i < rq->num_parts) {
+		struct sroce_res *res = find_res(rq, rq->parts[i].psn);
 
 		/* with one under way in this READ, or all of its rest, there is time */
-		if ((res && res->owed) || take_part(rq, 0, res))
+		if (res && res->owed)
+			i++;
+		else if (take_part(rq, i, res))
 			return;
 	}
 }
@@ -438,6 +442,7 @@ static void resp_refuse(struct sroce_qp *qp, u32 psn)
 static void res_over(struct sroce_rq *rq, struct sroce_res *res)
 {
 	res->owed = false;
+	res->resume = 0;
 	rq->num_owed--;
 	next_part(rq);
 }
