@@ -347,7 +347,7 @@ void sroce_cwnd_acked(struct sroce_qp *qp, u32 pkts)
 	const struct sroce_sq *sq = &qp->sq;
 	const struct sroce_cwnd *w = &sq->cwnd;
 
-	if (likely(w->pkts >= w->ssthresh) || !w->full ||
+	if (w->ssthresh == U32_MAX || w->pkts >= w->ssthresh || !w->full ||
 	    (sq->psn_nxt == sq->psn_left && wire_psn_diff(sq->psn_una, w->recover) > 0))
 		return;
 	set_pkts(qp, min(w->pkts + min(pkts, w->pkts), w->ssthresh));
@@ -357,8 +357,8 @@ void sroce_cwnd_acked(struct sroce_qp *qp, u32 pkts)
  * sroce_cwnd_timeout - the oldest packet was not answered for as long as it may take
  * @qp: queue pair; the caller owns its send side
  *
- * If those behind it were, it has been unlucky, and no more. Of several in a row, the first is told
- * by the window that there was (RFC 5681, section 3.1).
+ * If those behind it were, it has been unlucky, and no more. A second one in a row leaves ssthresh
+ * alone: the window is small because of the first (RFC 5681, section 3.1).
  */
 void sroce_cwnd_timeout(struct sroce_qp *qp)
 {
