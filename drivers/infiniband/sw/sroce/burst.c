@@ -103,6 +103,8 @@ static void chunk_next(struct sroce_chunks *cs, u32 len)
 		n = (cs->now + i) % CHUNKS;
 		if (chunk_taken(&cs->chunk[n]))
 			continue;
+		if (chunk_taken(&cs->chunk[place]))
+			place = n;
 		if (!cs->chunk[n].page) {
 			place = n;
 			continue;
