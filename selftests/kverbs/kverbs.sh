@@ -15,8 +15,11 @@ links_up
 
 # lib/irq_poll.c polls what is in a list of the CPU's, and relies on bottom halves to exclude each
 # other there. Kernels for real time that have given that up corrupt it, whosever completions they are.
+bh_lock() {
+	{ zcat /proc/config.gz || cat "/boot/config-$(uname -r)"; } 2>/dev/null | grep -q ^CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y
+}
 args=
-if [[ $(uname -v) == *PREEMPT_RT* ]] && printf '%s\n' 6.18 "$(uname -r)" | sort -CV; then
+if [[ $(uname -v) == *PREEMPT_RT* ]] && printf '%s\n' 6.18 "$(uname -r)" | sort -CV && ! bh_lock; then
 	args=irq_poll=0
 	skip "completions in a softirq" "irq_poll does not work with this kernel's bottom halves"
 fi

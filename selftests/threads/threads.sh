@@ -16,8 +16,9 @@ if [ -w $preempt ]; then
 	echo full >$preempt
 fi
 if [ -e /sys/kernel/debug/kcsan ] && [[ $(uname -v) == *PREEMPT_RT* ]]; then
-	# a turn lends no priority: who was kept from running in one takes minutes to get on here
-	skip stalled "what watches each access, for real time"
+	# a turn lends no priority (decisions.rst, "Real time"): who was kept from running in one, with a
+	# hundredth of a processor on which all is slow, takes minutes to get on
+	skip stalled "a kernel for real time that watches each access"
 elif grep -qs "(full)" $preempt || [[ $(uname -v) =~ \ PREEMPT(_RT)?\  ]]; then
 	tests_of threads stalled
 else

@@ -25,12 +25,12 @@ bool sroce_take(atomic_t *count, int max)
  * @sdev: the link, whose device is being unregistered
  *
  * Nothing of it sends from here on. Sleeps. The netdev's end may wait for this with RTNL: what
- * programs have posted, which may be much, is flushed without that, by client_remove().
+ * programs have posted, which may be much, is flushed later, by client_remove().
  */
 void sroce_dev_gone(struct sroce_dev *sdev)
 {
 	WRITE_ONCE(sdev->gone, true);
-	sroce_qp_forget_routes_all(sdev);
+	sroce_qp_gone_all(sdev);
 	sroce_av_release_all(sdev);
 }
 

@@ -319,18 +319,20 @@ static void release_both(struct sroce_qp *qp)
 	sroce_send_release(qp);
 }
 
-static void qp_forget_routes(struct sroce_qp *qp)
+static void qp_fatal(struct sroce_qp *qp)
+{
+	sroce_qp_error(qp);
+	sroce_send_run(qp);
+}
+
+static void qp_gone(struct sroce_qp *qp)
 {
 	claim_both(qp);
 	sroce_path_release(&qp->sq.path);
 	sroce_path_release(&qp->rq.path);
 	release_both(qp);
-}
-
-static void qp_fatal(struct sroce_qp *qp)
-{
-	sroce_qp_error(qp);
-	sroce_send_run(qp);
+	if (!qp->ibuc)
+		qp_fatal(qp);
 }
 
 /*
@@ -370,14 +372,16 @@ void sroce_qp_each(struct sroce_dev *sdev, void (*what)(struct sroce_qp *qp))
 }
 
 /**
- * sroce_qp_forget_routes_all - a netdev goes, which the routes of its link's queue pairs may hold
+ * sroce_qp_gone_all - a netdev goes, which the routes of its link's queue pairs may hold
  * @sdev: the link, which is gone: no route is looked for any more
  *
- * Sleeps. What is posted is left alone, as RTNL may be held here: see sroce_qp_fatal_all().
+ * Sleeps. Consumers in the kernel may be waiting for what they have posted, and be told of the end
+ * before us or have been: theirs is flushed. How much programs have is for them to say,
+ * and RTNL may be held here: see sroce_qp_fatal_all().
  */
-void sroce_qp_forget_routes_all(struct sroce_dev *sdev)
+void sroce_qp_gone_all(struct sroce_dev *sdev)
 {
-	sroce_qp_each(sdev, qp_forget_routes);
+	sroce_qp_each(sdev, qp_gone);
 }
 
 static void qp_end(struct sroce_qp *qp)
