@@ -28,8 +28,8 @@ static bool is_fatal(const struct wire_pkt *pkt)
  * @rx: the packet
  *
  * Softirq; sroce_send_run() is due. Of two that only acknowledge, the later
- * says it all. One that finds no room is a packet lost, and recovered like one; but one that would not
- * be said again has a place of its own.
+ * says it all. One that finds no room is a packet lost, and recovered like one; but one that would
+ * not be said again has a place of its own.
  */
 void sroce_ack_later(struct sroce_qp *qp, struct sroce_rx *rx)
 {

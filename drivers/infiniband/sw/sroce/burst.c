@@ -33,8 +33,9 @@
 #define BURST_MAX_LEN	(U16_MAX - WIRE_IP4_LEN - WIRE_UDP_LEN)
 
 /*
- * Of a VM whose netdev takes bursts (VIRTIO_NET_F_HOST_USO) the host drops those of more packets than its
- * UDP_MAX_SEGMENTS, without a word: virtio_net_hdr_to_skb(). It is 128, and 64 in older kernels.
+ * Of a VM whose netdev takes bursts (VIRTIO_NET_F_HOST_USO) the host drops those of more packets
+ * than its UDP_MAX_SEGMENTS, without a word: virtio_net_hdr_to_skb(). It is 128, and 64 in
+ * older kernels.
  */
 #define BURST_MAX_PKTS	64U
 
@@ -238,7 +239,9 @@ int sroce_burst_start(struct sroce_burst *b, struct sroce_qpn *num, struct sroce
 	room -= min_t(u32, room, LL_RESERVED_SPACE(ndev) + WIRE_IP6_LEN + WIRE_UDP_LEN);
 	b->max_len = min_t(u32, room, BURST_MAX_LEN);
 	/* IPsec may cut a burst itself, and does not tell what had left when a queue was full */
-	b->max_pkts = dst_xfrm(b->dst) ? 1 : min_t(u32, READ_ONCE(ndev->gso_max_segs), BURST_MAX_PKTS);
+	b->max_pkts = 1;
+	if (!dst_xfrm(b->dst))
+		b->max_pkts = min_t(u32, READ_ONCE(ndev->gso_max_segs), BURST_MAX_PKTS);
 	return 0;
 }
 

@@ -248,8 +248,8 @@ err_count:
  * sroce_faults_init - a program gets on-demand memory
  * @ibpd: one of its protection domains, or of a kernel consumer (ib_reg_user_mr())
  *
- * May sleep. The threads that bring memory are the kernel's, and nobody is charged for them: so many
- * programs of a link may have some.
+ * May sleep. The threads that bring memory are the kernel's, and nobody is charged for them: so
+ * many programs of a link may have some.
  *
  * Return: 0 or an errno.
  */

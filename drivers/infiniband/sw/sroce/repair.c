@@ -53,7 +53,7 @@ static u8 probe_shift(const struct sroce_repair *r)
 	return min(r->backed_off + r->probes, PROBES_MAX);
 }
 
-/* Without an ACK timeout nothing else would ever find out that the network is back: after so long */
+/* Without an ACK timeout nothing else would find out that the network is back: after so long */
 #define PROBE_LAST_NS	NSEC_PER_SEC
 
 /* Return: when a probe is due that an answer takes @ns before; KTIME_MAX for none. */

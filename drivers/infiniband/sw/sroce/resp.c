@@ -209,8 +209,8 @@ static void next_part(struct sroce_rq *rq)
 }
 
 /*
- * Another part of a READ of which one has just been given goes before the rest, which may be long, and
- * whose requester keeps what comes of it meanwhile. Return: there is one.
+ * Another part of a READ of which one has just been given goes before the rest, which may be long,
+ * and whose requester keeps what comes of it meanwhile. Return: there is one.
  */
 static bool part_before_rest(struct sroce_rq *rq, struct sroce_res *res)
 {
@@ -503,7 +503,7 @@ static bool same_place(const struct sroce_res *a, const struct sroce_res *b)
 static void res_refused(struct sroce_rq *rq, struct sroce_res *res, const struct sroce_res *before,
 			const struct sroce_res *after)
 {
-	/* then, another part of it, or what follows such a part, has its turn: this one, after it */
+	/* then, another part of it, or what follows one, has its turn: this one, after it */
 	const bool other = after->owed && (after->start != before->start ||
 					   (after->end != before->end && !before->resume));
 
