@@ -411,6 +411,8 @@ static void exhausted(void)
 static void no_timeout(void)
 {
 	const uint64_t key = next_key++;
+	double since_eighth;
+	long long probes;
 	struct pair p;
 
 	up_as(&p, 0, 7);
@@ -420,7 +422,11 @@ static void no_timeout(void)
 	relay_drop(THERE, ALL, 1000000);
 	post(&p, IBV_WR_RDMA_WRITE, LEN);
 	wait_counter(&ea, "tail_probes", before[0][PROBES] + 7);
-	ok(cq_quiet(p.scq[0], 0.5), "timeout 0: a WRITE waits while the wire is cut");
+	since_eighth = now();
+	ok(cq_quiet(p.scq[0], 1.5), "timeout 0: a WRITE waits while the wire is cut");
+	probes = since(0, PROBES);
+	/* the one that is about to be sent, and one a second */
+	between(probes, 8, 10 + (long long)(now() - since_eighth), "probes until then");
 	relay_clear();
 	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "and ends when it is not");
 	is(pattern_check(p.buf[1], key, 0, LEN), -1, "every byte");

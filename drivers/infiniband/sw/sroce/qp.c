@@ -331,7 +331,7 @@ static void qp_gone(struct sroce_qp *qp)
 	sroce_path_release(&qp->sq.path);
 	sroce_path_release(&qp->rq.path);
 	release_both(qp);
-	if (!qp->ibuc)
+	if (!qp->ibuc && qp->transport != WIRE_XRC)
 		qp_fatal(qp);
 }
 

@@ -56,7 +56,7 @@ static u8 probe_shift(const struct sroce_repair *r)
 /* Without an ACK timeout nothing else would find out that the network is back: after so long */
 #define PROBE_LAST_NS	NSEC_PER_SEC
 
-/* Return: when a probe is due that an answer takes @ns before; KTIME_MAX for none. */
+/* Return: when a probe is due, of those of which the first is after @ns; KTIME_MAX for none. */
 static ktime_t probe_at(const struct sroce_qp *qp, ktime_t now, u64 ns)
 {
 	const struct sroce_repair *r = &qp->sq.repair;
@@ -65,7 +65,7 @@ static ktime_t probe_at(const struct sroce_qp *qp, ktime_t now, u64 ns)
 		return ktime_add_ns(now, ns << probe_shift(r));
 	if (qp->attr.timeout)
 		return KTIME_MAX;
-	return ktime_add_ns(now, max_t(u64, ns << PROBES_MAX, PROBE_LAST_NS));
+	return ktime_add_ns(now, max_t(u64, ns, PROBE_LAST_NS));
 }
 
 /**

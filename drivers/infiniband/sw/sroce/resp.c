@@ -505,7 +505,8 @@ static void res_refused(struct sroce_rq *rq, struct sroce_res *res, const struct
 {
 	/* then, another part of it, or what follows one, has its turn: this one, after it */
 	const bool other = after->owed && (after->start != before->start ||
-					   (after->end != before->end && !before->resume));
+					   (after->end != before->end &&
+					    (!before->resume || after->next != before->resume)));
 
 	if (!rq->num_res || !same_place(res, after))
 		return;

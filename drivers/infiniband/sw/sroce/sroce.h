@@ -50,7 +50,7 @@
 #define SROCE_MAX_MCAST_GRP	8192
 #define SROCE_MAX_MCAST_ATTACH	4096
 #define SROCE_MAX_UCONTEXT	65536
-/* programs with on-demand memory: each may keep 18 threads of the kernel waiting (late.c) */
+/* contexts with on-demand memory: each may keep 18 threads of the kernel waiting (late.c) */
 #define SROCE_MAX_FAULTING	512
 /* at a path MTU of 256, within half the range of PSNs */
 #define SROCE_MAX_MSG		(1U << 30)
