@@ -125,7 +125,7 @@ int sroce_dealloc_td(struct ibv_td *ibtd)
 struct ibv_pd *sroce_alloc_parent_domain(struct ibv_context *ibctx,
 					 struct ibv_parent_domain_init_attr *attr)
 {
-	/* that memory need not be protected, as rdma-core 61 has it: no memory is bounced here */
+	/* that memory need not be protected, as rdma-core 65 has it: no memory is bounced here */
 	const uint32_t allow_unprotected = 1U << 2;
 	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
 			       IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT | allow_unprotected;

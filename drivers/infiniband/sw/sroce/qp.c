@@ -229,9 +229,10 @@ static void end_answers(struct sroce_rq *rq)
 /* Not for what the peer has sent: that is answered, and what was before it. */
 static void error_of_ours(struct sroce_qp *qp)
 {
-	if (qp->state != IB_QPS_RESET && qp->state != IB_QPS_ERR)
-		end_answers(&qp->rq);
-	sroce_qp_error_locked(qp);
+	if (!enter_error(qp))
+		return;
+	end_answers(&qp->rq);
+	sroce_recv_flush(qp);
 }
 
 /**
