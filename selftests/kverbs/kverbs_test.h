@@ -71,6 +71,7 @@ bool access_by(struct side *s, enum ib_wr_opcode opcode, u64 addr, u32 rkey, u32
 
 void test_send(struct side *a, struct side *b);
 void test_fastreg(struct side *a, struct side *b);
+void test_turns(struct side *a, struct side *b);
 void test_gaps(struct side *a, struct side *b);
 void test_fastreg_uc(struct side *a, struct side *b);
 void test_events(struct side *a, struct side *b);

@@ -799,6 +799,7 @@ static void test_all(struct side *a, struct side *b)
 	test_fastreg(a, b);
 	test_gaps(a, b);
 	test_fastreg_uc(a, b);
+	test_turns(a, b);
 }
 
 static int kverbs_run(enum ib_poll_context poll, bool last)

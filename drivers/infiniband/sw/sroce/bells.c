@@ -180,7 +180,7 @@ void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp)
 	/* before the timer is armed, which waits while somebody rings */
 	atomic_dec(&b->ringing);
 	if (bells_rest(b))
-		tasklet_schedule(&b->task);
+		sroce_task_schedule(&b->task);
 	if (lone && !n && !stream && sroce_doorbell_hand_over(qp))
 		bells_resume(b);
 }
@@ -267,7 +267,7 @@ static void bells_late(struct sroce_bells *b)
 	spin_unlock_bh(&b->lock);
 }
 
-static void bells_task(struct tasklet_struct *task)
+static void bells_task(struct sroce_task *task)
 {
 	struct sroce_bells *b = container_of(task, struct sroce_bells, task);
 
@@ -275,7 +275,7 @@ static void bells_task(struct tasklet_struct *task)
 		bells_late(b);
 	/* who still has the ring mapped could keep this going for ever */
 	if ((bells_turn(b) == BELLS_TURN || bells_rest(b)) && !READ_ONCE(b->ends))
-		tasklet_schedule(&b->task);
+		sroce_task_schedule(&b->task);
 }
 
 /* The program has had its time. Return: when to look again, if it rings right now; else 0. */
@@ -283,12 +283,12 @@ static ktime_t bells_over(struct sroce_bells *b, ktime_t now)
 {
 	if (!atomic_read(&b->ringing)) {
 		set_bit(SROCE_BELLS_LATE, &b->flags);
-		tasklet_schedule(&b->task);
+		sroce_task_schedule(&b->task);
 		return 0;
 	}
 	/* it starts anew at the end of that, which need not come soon: see doorbell.c */
 	if (ktime_after(now, ktime_add_ns(b->due, BELLS_STUCK_NS)))
-		tasklet_schedule(&b->task);
+		sroce_task_schedule(&b->task);
 	return ktime_add_ns(now, BELLS_STUCK_NS);
 }
 
@@ -322,7 +322,7 @@ int sroce_bells_init(struct ib_ucontext *ibuc, struct sroce_ring_map *map)
 	struct sroce_bells *b = ibuc_bells(ibuc);
 
 	spin_lock_init(&b->lock);
-	tasklet_setup(&b->task, bells_task);
+	sroce_task_init(&b->task, bells_task);
 	hrtimer_setup(&b->timer, bells_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 	return sroce_queue_alloc(ibuc, &b->q, BELLS_ENTRIES, sizeof(u32), map);
 }
@@ -343,7 +343,7 @@ void sroce_bells_exit(struct ib_ucontext *ibuc)
 	b->stream.streak = S16_MIN;
 	b->stream.lingers = false;
 	spin_unlock_bh(&b->lock);
-	tasklet_kill(&b->task);
+	sroce_task_kill(&b->task);
 	hrtimer_cancel(&b->timer);
 	sroce_queue_free(&b->q);
 }

@@ -456,9 +456,9 @@ static void tx_free(struct sk_buff *skb)
 		struct sroce_qp *qp = num->qp;
 
 		if (test_and_clear_bit(SROCE_SQ_BLOCKED, &qp->sq.flags))
-			tasklet_schedule(&qp->sq.task);
+			sroce_task_schedule(&qp->sq.task);
 		if (test_and_clear_bit(SROCE_RESP_BLOCKED, &qp->rq.flags))
-			tasklet_schedule(&qp->rq.task);
+			sroce_task_schedule(&qp->rq.task);
 		sroce_qpn_unuse(num);
 	}
 	sroce_qpn_put(num);

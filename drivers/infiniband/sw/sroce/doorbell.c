@@ -38,7 +38,7 @@
 
 /*
  * What may share a doorbell: so many requests, and bytes of them. A call can
- * send as much before it lets the tasklet have the rest (send.c).
+ * send as much before it lets the task have the rest (send.c).
  */
 #define LINGER_MAX	64
 #define LINGER_BYTES	(4U << 20)
@@ -222,7 +222,7 @@ void sroce_doorbell_watch(struct timer_list *timer)
 	if (!test_bit(SROCE_SQ_RINGING, &sq->flags) || (!work && !READ_ONCE(sq->stream.lingers)))
 		return;
 	if (work || !ktime_before(ktime_get(), READ_ONCE(sq->linger_due)))
-		tasklet_schedule(&sq->task);
+		sroce_task_schedule(&sq->task);
 	sroce_doorbell_stuck(sq);
 }
 
@@ -252,7 +252,7 @@ enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer)
 		linger_arm(sq);
 	} else {
 		set_bit(SROCE_SQ_LATE, &sq->flags);
-		tasklet_schedule(&sq->task);
+		sroce_task_schedule(&sq->task);
 	}
 	return HRTIMER_NORESTART;
 }

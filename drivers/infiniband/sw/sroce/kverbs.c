@@ -7,7 +7,6 @@
  * All of them may be called in any context (Documentation/infiniband/
  * core_locking.rst), and their locks are leaves.
  */
-#include <linux/interrupt.h>
 
 #include "sroce.h"
 
@@ -15,13 +14,13 @@
  * The requester sends packets, and may call completion handlers, before it
  * returns. With interrupts or bottom halves off the caller may hold a lock
  * that a handler takes, and the network stack may not be entered: then a
- * tasklet does it. Without, a handler could interrupt the caller as well; but
+ * task does it. Without, a handler could interrupt the caller as well; but
  * with PREEMPT_RT spin_lock_irqsave() leaves interrupts on, and nothing tells.
  */
 static void kick(struct sroce_qp *qp)
 {
 	if (IS_ENABLED(CONFIG_PREEMPT_RT) || irqs_disabled() || in_softirq())
-		tasklet_schedule(&qp->sq.task);
+		sroce_task_schedule(&qp->sq.task);
 	else
 		sroce_qp_kick(qp);
 }

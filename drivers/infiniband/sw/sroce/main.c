@@ -401,6 +401,7 @@ static int __init sroce_init(void)
 
 	sroce_copy_init();
 	sroce_icrc_init();
+	sroce_tasks_init();
 	err = sroce_late_init();
 	if (err)
 		goto err_icrc;
@@ -447,6 +448,7 @@ static void __exit sroce_exit(void)
 	sroce_net_exit();
 	sroce_qpn_wait();
 	sroce_late_exit();
+	sroce_tasks_exit();
 	sroce_burst_exit();
 	/* memory that went by RCU, and callbacks of this module */
 	rcu_barrier();

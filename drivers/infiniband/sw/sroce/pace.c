@@ -382,11 +382,11 @@ static enum hrtimer_restart pace_timer(struct hrtimer *timer)
 	smp_mb();
 	/* they run in this order, and the first spends it all: in turns */
 	if (answered && test_and_clear_bit(SROCE_SQ_BLOCKED, &qp->sq.flags))
-		tasklet_schedule(&qp->sq.task);
+		sroce_task_schedule(&qp->sq.task);
 	if (test_and_clear_bit(SROCE_RESP_BLOCKED, &qp->rq.flags))
-		tasklet_schedule(&qp->rq.task);
+		sroce_task_schedule(&qp->rq.task);
 	if (!answered && test_and_clear_bit(SROCE_SQ_BLOCKED, &qp->sq.flags))
-		tasklet_schedule(&qp->sq.task);
+		sroce_task_schedule(&qp->sq.task);
 	return HRTIMER_NORESTART;
 }
 
@@ -574,7 +574,7 @@ static void wait_until(struct sroce_pace *p, ktime_t when, int bit, unsigned lon
  * @bit: set in @flags if not
  * @flags: of that side
  *
- * Return: true if it is; false, and the side's tasklet runs when it is, or before that.
+ * Return: true if it is; false, and the side's task runs when it is, or before that.
  */
 bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags)
 {
@@ -596,7 +596,7 @@ bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags)
 /**
  * sroce_pace_until - a side waits for a time, whatever its rate is
  * @qp: queue pair; the caller owns the side
- * @when: for when its tasklet runs, or before that: then it asks again
+ * @when: for when its task runs, or before that: then it asks again
  * @bit: set in @flags
  * @flags: of that side
  */

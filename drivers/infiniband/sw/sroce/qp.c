@@ -565,7 +565,7 @@ static void sides_init(struct sroce_qp *qp)
 	spin_lock_init(&sq->late_lock);
 	INIT_LIST_HEAD(&sq->late);
 	sroce_fault_init(&sq->fault, qp, sroce_send_fault_done);
-	tasklet_setup(&sq->task, sroce_send_task);
+	sroce_task_init(&sq->task, sroce_send_task);
 	hrtimer_setup(&sq->timer, sroce_retry_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 	sroce_pace_init(qp);
 	hrtimer_setup(&sq->linger, sroce_doorbell_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
@@ -576,7 +576,7 @@ static void sides_init(struct sroce_qp *qp)
 	INIT_LIST_HEAD(&rq->late);
 	sroce_fault_init(&rq->fault, qp, sroce_recv_fault_done);
 	sroce_fault_init(&rq->resp_fault, qp, sroce_resp_fault_done);
-	tasklet_setup(&rq->task, sroce_resp_task);
+	sroce_task_init(&rq->task, sroce_resp_task);
 }
 
 /*
@@ -1107,8 +1107,8 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	hrtimer_cancel(&qp->sq.linger);
 	timer_delete_sync(&qp->sq.watch);
 	sroce_pace_exit(qp);
-	tasklet_kill(&qp->sq.task);
-	tasklet_kill(&qp->rq.task);
+	sroce_task_kill(&qp->sq.task);
+	sroce_task_kill(&qp->rq.task);
 
 	forget_completions(qp);
 	rq_destroy(qp);

@@ -435,7 +435,7 @@ static void resp_refuse(struct sroce_qp *qp, u32 psn)
 	sroce_qp_event(qp, IB_EVENT_QP_ACCESS_ERR);
 	sroce_qp_error_locked(qp);
 	/* what it was to send is flushed */
-	tasklet_schedule(&qp->sq.task);
+	sroce_task_schedule(&qp->sq.task);
 }
 
 /* Nothing of this response is owed any more; a part of another one may be next. */
@@ -877,14 +877,14 @@ void sroce_resp_run(struct sroce_qp *qp)
 	rcu_read_unlock();
 	local_bh_enable();
 	if (!budget)
-		tasklet_schedule(&rq->task);
+		sroce_task_schedule(&rq->task);
 }
 
 /**
  * sroce_resp_task - give responses where their caller could not
  * @task: the receive side's
  */
-void sroce_resp_task(struct tasklet_struct *task)
+void sroce_resp_task(struct sroce_task *task)
 {
 	sroce_resp_run(container_of(task, struct sroce_qp, rq.task));
 }

@@ -59,7 +59,7 @@ enum hrtimer_restart sroce_retry_timer(struct hrtimer *timer)
 		return HRTIMER_NORESTART;
 	set_bit(SROCE_SQ_TIMER, &qp->sq.flags);
 	/* not from here: a turn arms this timer, which is not yet done */
-	tasklet_schedule(&qp->sq.task);
+	sroce_task_schedule(&qp->sq.task);
 	return HRTIMER_NORESTART;
 }
 

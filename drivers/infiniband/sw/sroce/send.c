@@ -22,7 +22,7 @@
 
 /*
  * Turns in a row. In a softirq, the stack has to wait for who called: the rest
- * is the tasklet's. A program goes on until its ring is empty or the window full,
+ * is the task's. A program goes on until its ring is empty or the window full,
  * unless others keep leaving notes.
  */
 #define SEND_TURNS_SOFTIRQ	8
@@ -1458,14 +1458,14 @@ void sroce_send_run(struct sroce_qp *qp)
 	while (turns && run_once(qp))
 		turns--;
 	if (!turns)
-		tasklet_schedule(&sq->task);
+		sroce_task_schedule(&sq->task);
 }
 
 /**
  * sroce_send_task - run the requester where its caller could not
  * @task: the send side's
  */
-void sroce_send_task(struct tasklet_struct *task)
+void sroce_send_task(struct sroce_task *task)
 {
 	sroce_qp_kick(container_of(task, struct sroce_qp, sq.task));
 }

@@ -397,6 +397,24 @@ struct sroce_queue {
 	struct sroce_mapping *mapping;
 };
 
+/* sroce_task.state */
+#define SROCE_TASK_QUEUED	1	/* it will run, from its beginning */
+#define SROCE_TASK_RUNS		2
+
+/**
+ * struct sroce_task - what is left to do when a caller has done its share
+ * @run: does it
+ * @entry: in @on's list
+ * @on: what is to be done on a CPU, while it is in that list; changes under the list's lock
+ * @state: SROCE_TASK_QUEUED, SROCE_TASK_RUNS
+ */
+struct sroce_task {
+	void (*run)(struct sroce_task *task);
+	struct list_head entry;
+	struct sroce_tasks *on;
+	atomic_t state;
+};
+
 /* What the timer has for the task of a context's doorbells: bits of sroce_bells.flags */
 enum sroce_bells_flag {
 	SROCE_BELLS_LATE,	/* it has fired */
@@ -420,7 +438,7 @@ enum sroce_bells_flag {
  */
 struct sroce_bells {
 	struct sroce_queue q;
-	struct tasklet_struct task;
+	struct sroce_task task;
 	struct hrtimer timer;
 	unsigned long flags;
 	atomic_t ringing;
@@ -1160,7 +1178,7 @@ struct sroce_sq {
 	struct timer_list watch;
 	ktime_t linger_due;
 
-	struct tasklet_struct task;
+	struct sroce_task task;
 };
 
 /* What message the responder is in the middle of. */
@@ -1402,7 +1420,7 @@ struct sroce_rq {
 	/* SROCE_RESP_OWNED; it ends under lock */
 	struct sroce_fault resp_fault;
 
-	struct tasklet_struct task;
+	struct sroce_task task;
 };
 
 /**
@@ -2025,6 +2043,13 @@ void sroce_qp_each(struct sroce_dev *sdev, void (*what)(struct sroce_qp *qp));
 void sroce_qp_gone_all(struct sroce_dev *sdev);
 void sroce_qp_fatal_all(struct sroce_dev *sdev);
 
+/* task.c */
+void sroce_task_init(struct sroce_task *task, void (*run)(struct sroce_task *task));
+void sroce_task_schedule(struct sroce_task *task);
+void sroce_task_kill(struct sroce_task *task);
+void sroce_tasks_init(void);
+void sroce_tasks_exit(void);
+
 /* bells.c */
 int sroce_bells_init(struct ib_ucontext *ibuc, struct sroce_ring_map *map);
 void sroce_bells_exit(struct ib_ucontext *ibuc);
@@ -2059,7 +2084,7 @@ bool sroce_send_awaits(const struct sroce_sq *sq, u32 index);
 void sroce_send_run(struct sroce_qp *qp);
 void sroce_send_claim(struct sroce_qp *qp);
 void sroce_send_release(struct sroce_qp *qp);
-void sroce_send_task(struct tasklet_struct *task);
+void sroce_send_task(struct sroce_task *task);
 void sroce_send_seek(struct sroce_qp *qp, u32 psn);
 bool sroce_send_try_claim(struct sroce_qp *qp);
 struct sroce_mr *sroce_send_mr(struct sroce_qp *qp, u32 lkey);
@@ -2160,7 +2185,7 @@ void sroce_resp_run(struct sroce_qp *qp);
 void sroce_resp_claim(struct sroce_qp *qp);
 void sroce_resp_release(struct sroce_qp *qp);
 void sroce_resp_settle(struct sroce_qp *qp);
-void sroce_resp_task(struct tasklet_struct *task);
+void sroce_resp_task(struct sroce_task *task);
 void sroce_resp_fault_done(struct sroce_qp *qp, int err);
 
 /* ack.c */
