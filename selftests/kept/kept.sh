@@ -36,7 +36,7 @@ segmentation on a v0
 kept refused
 segmentation off a v0
 # the last one ends the link
-for t in requests empty far_ahead aged aged_responses responses link_full waiting others ahead beside destroys asks \
+for t in requests empty far_ahead aged aged_responses responses link_full waiting others answered ahead beside destroys asks \
 	ends; do
 	kept "$t"
 done

@@ -121,7 +121,7 @@ static uint64_t next_key = 1000;
 static void up(struct pair *p, size_t buf)
 {
 	pair_create(p, &ea, &eb, &(struct pair_opts) {
-		.sq = 64, .rq = 32, .sge = 1, .buf = buf,
+		.sq = 64, .rq = 32, .sge = 2, .buf = buf,
 		.access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 	});
 	if (p->conn.mtu != IBV_MTU_4096)
@@ -676,6 +676,71 @@ static void others(void)
 	frozen_end(fd, 2 * MTU, mem, mr);
 }
 
+#define HEAD 100
+
+/*
+ * Side 1 READs at once: into its own memory and, in the midst of a packet, into @mem; and into its
+ * own memory.
+ */
+static void post_reads(struct pair *p, void *mem, uint32_t lkey, uint32_t len)
+{
+	struct ibv_sge list[2] = {
+		{ .addr = (uintptr_t)p->buf[1], .length = HEAD, .lkey = p->mr[1]->lkey },
+		{ .addr = (uintptr_t)mem, .length = len - HEAD, .lkey = lkey },
+	};
+	struct ibv_send_wr wr[2] = {
+		{ .wr_id = 1, .sg_list = list, .num_sge = 2, .next = &wr[1] },
+		{ .wr_id = 2, .sg_list = SGE(p->buf[1] + len, len, p->mr[1]->lkey), .num_sge = 1 },
+	};
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		wr[i].opcode = IBV_WR_RDMA_READ;
+		wr[i].send_flags = SIG;
+		wr[i].wr.rdma.remote_addr = (uintptr_t)p->buf[0] + i * len;
+		wr[i].wr.rdma.rkey = p->mr[0]->rkey;
+	}
+	if (wr_post(p->qp[1], wr))
+		die("post_send");
+}
+
+/* Who has been answered does not ask again once its memory comes: nobody may be there any more. */
+static void answered(void)
+{
+	const uint32_t len = 3 * MTU;
+	const uint64_t key = next_key++;
+	long long come, again;
+	struct ibv_mr *mr;
+	struct pair p;
+	uint8_t *mem;
+	bool quiet;
+	int fd;
+
+	fd = frozen_memory(len, &mem, &mr);
+	if (fd < 0)
+		return;
+	up(&p, 2 * len);
+	pattern_fill(p.buf[0], key, 0, 2 * len);
+	come = hw_counter(&eb, "rcvd_response") + 2 * 3;
+	again = hw_counter(&ea, "duplicate_request");
+	freeze(fd, true);
+	post_reads(&p, mem, mr->lkey, len);
+	wait_counter(&eb, "rcvd_response", come - 1);
+	quiet = cq_quiet(p.scq[1], 0.2);
+	if (qp_to(p.qp[0], IBV_QPS_ERR))
+		die("modify_qp to ERR");
+	freeze(fd, false);
+	ok(quiet, "READs whose memory does not come have not ended");
+	wc_is(p.scq[1], 1, IBV_WC_SUCCESS, NULL, "memory comes: one ends, whose peer has gone");
+	wc_is(p.scq[1], 2, IBV_WC_SUCCESS, NULL, "and the one behind it");
+	is(pattern_check(p.buf[1], key, 0, HEAD), -1, "every byte is read, before that memory");
+	is(pattern_check(mem, key, HEAD, len - HEAD), -1, "into it");
+	is(pattern_check(p.buf[1] + len, key, len, len), -1, "and by the other");
+	is(hw_counter(&ea, "duplicate_request"), again, "nothing was asked for again");
+	pair_destroy(&p);
+	frozen_end(fd, len, mem, mr);
+}
+
 /* A WRITE of a packet into @p's own memory and, in the same turn, one to @at. */
 static void post_two(struct pair *p, const void *at, uint32_t rkey)
 {
@@ -1199,6 +1264,7 @@ static const struct test tests[] = {
 	TEST(link_full),
 	TEST(waiting),
 	TEST(others),
+	TEST(answered),
 	TEST(ahead),
 	TEST(beside),
 	TEST(destroys),

@@ -319,7 +319,6 @@ static enum scatter_result scatter_fault(struct sroce_qp *qp, const struct sroce
 {
 	if (sroce_fault_refused(&qp->sq.fault, sge->lkey, sge->addr + off, true))
 		return SCATTER_WRONG;
-	qp->sq.missed = true;
 	sroce_fault_start(&qp->sq.fault, qp->sq.pd, NULL, sge->lkey, sge->addr + off,
 			  sge->length - off, true);
 	return SCATTER_LATER;
@@ -363,7 +362,7 @@ static enum scatter_result scatter(struct sroce_qp *qp, struct sroce_rx_pos *pos
 	return SCATTERED;
 }
 
-/* Placed in part, packet @psn will be asked for again as a whole. */
+/* Placed in part, packet @psn will be placed again as a whole. */
 static void not_scattered(struct sroce_qp *qp, u32 psn, enum scatter_result res)
 {
 	qp->sq.rsp_psn = wire_psn_add(psn, -1);
@@ -397,6 +396,25 @@ static bool fits_request(const struct sroce_qp *qp, const struct sroce_rx *rx, u
 	}
 }
 
+/*
+ * Memory of the program's is being brought, and the response waits for it: its peer, which has
+ * answered, owes nothing any more, and need not be there when it is asked again. Who is being
+ * destroyed has nothing brought.
+ */
+static void response_waits(struct sroce_qp *qp, struct sroce_rx *rx)
+{
+	struct sroce_sq *sq = &qp->sq;
+	const enum sroce_keep kept = sq->fault.active ? sroce_keep(qp, &sq->kept, rx) :
+							SROCE_KEPT_NOT;
+
+	if (kept == SROCE_KEPT_NOT) {
+		sq->missed = true;
+	} else if (kept == SROCE_KEPT_TWICE) {
+		sroce_qp_count(qp, STALE_ACK);
+		note_twice(qp, rx);
+	}
+}
+
 /* A response with data, for the oldest request: all before it is complete. */
 static void take_response(struct sroce_qp *qp, struct sroce_rx *rx)
 {
@@ -404,6 +422,8 @@ static void take_response(struct sroce_qp *qp, struct sroce_rx *rx)
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
 	u32 k = wire_psn_diff(rx->pkt.psn, swqe->first_psn);
 	const bool atomic = rx->pkt.op->class == WIRE_CLASS_ATOMIC_ACK;
+	/* if it waits, it is placed from its beginning then */
+	struct sroce_rx_pos payload = rx->payload;
 	enum scatter_result res;
 	u32 len;
 
@@ -413,9 +433,11 @@ static void take_response(struct sroce_qp *qp, struct sroce_rx *rx)
 	}
 	if (sq->rsp_psn != rx->pkt.psn || !k)
 		scatter_seek(sq, k * qp->mtu);
-	res = scatter(qp, atomic ? NULL : &rx->payload, (u8 *)&rx->pkt.orig, len);
+	res = scatter(qp, atomic ? NULL : &payload, (u8 *)&rx->pkt.orig, len);
 	if (res != SCATTERED) {
 		not_scattered(qp, rx->pkt.psn, res);
+		if (res == SCATTER_LATER)
+			response_waits(qp, rx);
 		return;
 	}
 
@@ -430,7 +452,7 @@ static void ack_response(struct sroce_qp *qp, struct sroce_rx *rx)
 	struct sroce_sq *sq = &qp->sq;
 
 	if (sq->fault.active) {
-		sq->missed = true;
+		response_waits(qp, rx);
 		return;
 	}
 	/* it acknowledges the requests before its own */
@@ -478,6 +500,18 @@ static void ack_kept(struct sroce_qp *qp)
 	/* others that were asked for long ago are not to wait for a round trip each */
 	if (sq->psn_una != from)
 		sroce_gaps_implied(qp);
+}
+
+/**
+ * sroce_ack_waited - the memory that responses have waited for is there, or never will be
+ * @qp: queue pair; the caller owns its send side
+ *
+ * It may be that they wait for more of it then.
+ */
+void sroce_ack_waited(struct sroce_qp *qp)
+{
+	if (qp->sq.kept.num)
+		ack_kept(qp);
 }
 
 /**

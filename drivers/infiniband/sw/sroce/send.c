@@ -1347,6 +1347,9 @@ static void fault_run(struct sroce_qp *qp)
 	if (!test_and_clear_bit(SROCE_SQ_FAULT, &sq->flags))
 		return;
 	sq->fault.active = false;
+	sroce_ack_waited(qp);
+	if (sq->fault.active)
+		return;
 	if (sq->missed && sq->una != sq->fetched) {
 		sroce_repair_forget(qp);
 		sroce_gaps_reset(qp);

@@ -2189,6 +2189,7 @@ void sroce_resp_task(struct sroce_task *task);
 void sroce_resp_fault_done(struct sroce_qp *qp, int err);
 
 /* ack.c */
+void sroce_ack_waited(struct sroce_qp *qp);
 u8 sroce_ack_expects(const struct sroce_qp *qp);
 bool sroce_ack_middle(struct sroce_qp *qp, const u8 *payload);
 void sroce_ack_middles(struct sroce_qp *qp, u32 num);
