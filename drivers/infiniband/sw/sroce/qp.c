@@ -1038,6 +1038,29 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	return err;
 }
 
+/*
+ * The core may ask for others (nldev) about a queue pair that is being destroyed: then there is
+ * nothing to claim, which could leave work behind.
+ */
+static bool still_draining(struct sroce_qp *qp)
+{
+	struct sroce_qpn *num;
+	bool draining;
+
+	rcu_read_lock();
+	num = READ_ONCE(qp->num);
+	if (num && !sroce_qpn_use(num))
+		num = NULL;
+	rcu_read_unlock();
+	if (!num)
+		return false;
+	sroce_send_claim(qp);
+	draining = sroce_send_draining(qp);
+	sroce_send_release(qp);
+	sroce_qpn_unuse(num);
+	return draining;
+}
+
 /**
  * sroce_query_qp - ib_device_ops: what a queue pair has been set to, and the PSNs it is at
  * @ibqp: the queue pair
@@ -1062,11 +1085,8 @@ int sroce_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->sq_psn = READ_ONCE(qp->sq.psn_end);
 	attr->cur_qp_state = attr->qp_state;
 	attr->path_mig_state = IB_MIG_MIGRATED;
-	if (attr->qp_state == IB_QPS_SQD) {
-		sroce_send_claim(qp);
-		attr->sq_draining = sroce_send_draining(qp);
-		sroce_send_release(qp);
-	}
+	if (attr->qp_state == IB_QPS_SQD)
+		attr->sq_draining = still_draining(qp);
 
 	init->event_handler = ibqp->event_handler;
 	init->qp_context = ibqp->qp_context;
