@@ -684,6 +684,79 @@ static void test_behind(struct side *a, struct side *b, struct ib_mr *mr, struct
 	   pages_have(p, 0, 0, p->len), "READ into a region, and LOCAL_INV of it behind that");
 }
 
+/*
+ * And what names no such key has a LOCAL_INV behind it done at once, complete or not: the peer, by
+ * another queue pair, has no right any more.
+ */
+static void test_prompt(struct side *a, struct side *b, struct ib_mr *mr, struct pages *p)
+{
+	struct ib_qp *other[2] = { a->qp, b->qp };
+	struct ib_send_wr inv = { .opcode = IB_WR_LOCAL_INV };
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND, .next = &inv };
+	bool good;
+
+	if (pair_up(IB_QPT_RC)) {
+		ok(false, "a queue pair more");
+		return;
+	}
+	fill();
+	pages_clear(p);
+	good = map(b, mr, p) && reg(b, mr, ACCESS, IB_WC_SUCCESS);
+	inv.ex.invalidate_rkey = mr->lkey;
+	op_init(&b->send);
+	inv.wr_cqe = &b->send.cqe;
+	inv.send_flags = IB_SEND_SIGNALED;
+	/* there is no receive request for it */
+	ok(good && !ib_post_send(b->qp, &wr, NULL), "LOCAL_INV behind a SEND that has to wait");
+	swap(a->qp, other[0]);
+	ok(write_by(a, mr, IB_WC_REM_ACCESS_ERR) && pages_have(p, 0, 0, 0), "WRITE by that key");
+	swap(a->qp, other[0]);
+	ok(!try_wait_for_completion(&b->send.done) && !post_recv(a, 0, 0) &&
+	   op_wait(&a->recv, IB_WC_SUCCESS) && op_wait(&b->send, IB_WC_SUCCESS), "in their order");
+	pair_down();
+	a->qp = other[0];
+	b->qp = other[1];
+	again();
+}
+
+#define SETS 5		/* of three requests, in a list */
+#define LISTS 200
+
+/* A list for each of many WRITEs has a key of its own, as those of storage do. */
+static void test_lists(struct side *a, struct side *b, struct ib_mr *mr, struct pages *p)
+{
+	struct ib_sge list = sge(b, 0, 4096);
+	struct ib_rdma_wr write[SETS];
+	struct ib_send_wr inv[SETS];
+	struct ib_reg_wr reg[SETS];
+	ktime_t begin;
+	bool good;
+	int i, n;
+
+	fill();
+	pages_clear(p);
+	memset(b->buf, 0x5a, SIZE);
+	good = map(b, mr, p);
+	for (i = 0; i < SETS; i++) {
+		reg[i] = reg_request(mr, ACCESS);
+		write[i] = write_to(a, &list, a->pd->unsafe_global_rkey);
+		inv[i] = (struct ib_send_wr) { .opcode = IB_WR_LOCAL_INV };
+		inv[i].ex.invalidate_rkey = mr->rkey;
+		reg[i].wr.next = &write[i].wr;
+		write[i].wr.next = &inv[i];
+		inv[i].next = i + 1 < SETS ? &reg[i + 1].wr : NULL;
+	}
+	inv[SETS - 1].wr_cqe = &b->send.cqe;
+	inv[SETS - 1].send_flags = IB_SEND_SIGNALED;
+	begin = ktime_get();
+	for (n = 0; n < LISTS && good; n++) {
+		op_init(&b->send);
+		good = !ib_post_send(b->qp, &reg[0].wr, NULL) && op_wait(&b->send, IB_WC_SUCCESS);
+	}
+	pr_info("kverbs: # %d lists of %d in %lld us\n", LISTS, SETS, ktime_us_delta(ktime_get(), begin));
+	ok(good && !memcmp(a->buf, b->buf, 4096), "lists of REG_MR, WRITE, LOCAL_INV");
+}
+
 static void test_sizes(struct side *a, struct side *b, struct ib_mr *mr, struct pages *p)
 {
 	struct pages large;
@@ -720,6 +793,8 @@ void test_fastreg(struct side *a, struct side *b)
 	test_map(b, mr, &pages);
 	test_sizes(a, b, mr, &pages);
 	test_behind(a, b, mr, &pages);
+	test_prompt(a, b, mr, &pages);
+	test_lists(a, b, mr, &pages);
 	test_local(a, b, mr, &pages);
 	test_invalidated(a, b, mr, &pages);
 	test_rights(a, b, mr, &pages);

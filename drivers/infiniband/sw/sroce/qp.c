@@ -818,6 +818,7 @@ static void enter_reset(struct sroce_qp *qp)
 	sq->nxt = 0;
 	sq->fetched = 0;
 	sq->newest = 0;
+	sq->by_key = -1;
 	sq->stream.lingers = false;
 	sq->stream.streak = 0;
 	sq->stream.vain = 0;

@@ -208,8 +208,23 @@ static bool check_sges(struct sroce_qp *qp, int access)
 		mr = sroce_send_mr(qp, sge->lkey);
 		if (!mr || !sroce_mr_covers(mr, sge->addr, sge->length, access))
 			return false;
+		if (mr->kind == SROCE_MR_FAST)
+			sq->by_key = sq->nxt;
 	}
 	return true;
+}
+
+/*
+ * Has a request that is not complete such a region in its list? It may have to be sent again from
+ * there, or its response has yet to be put there.
+ */
+static bool keys_in_use(struct sroce_sq *sq)
+{
+	if (sq->nxt != sq->una && (s32)(sq->by_key - sq->una) >= 0)
+		return true;
+	/* it is not to come round again */
+	sq->by_key = sq->una - 1;
+	return false;
 }
 
 static u8 pick_operation(const struct sroce_send_op *op, bool first, bool last)
@@ -756,13 +771,12 @@ static enum send_result send_local(struct send_turn *turn)
 		next_request(sq);
 		return SENT;
 	}
-	/* what was sent before, and may have to be again, uses the key */
-	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && sq->nxt != sq->una) {
+	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && keys_in_use(sq)) {
 		ask_late(turn);
 		res = send_flush(turn);
 		if (res != SENT)
 			return res;
-		if (sq->nxt != sq->una)
+		if (keys_in_use(sq))
 			return SEND_STOP;
 	}
 

@@ -1039,6 +1039,7 @@ enum sroce_sq_flag {
  * @nxt: request to send next from; its packet is @psn_nxt
  * @fetched: next block to be fetched from the ring
  * @newest: the last that was fetched
+ * @by_key: the last that was sent with a fast registration's key in its list; before @una for none
  * @psn_una: oldest packet that is not acknowledged
  * @psn_nxt: packet to be sent next, older ones than @psn_end again
  * @psn_end: packet to be sent for the first time next
@@ -1112,6 +1113,7 @@ struct sroce_sq {
 	u32 nxt;
 	u32 fetched;
 	u32 newest;
+	u32 by_key;
 	u32 psn_una;
 	u32 psn_nxt;
 	u32 psn_end;
