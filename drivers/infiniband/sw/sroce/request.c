@@ -120,6 +120,12 @@ u32 sroce_send_lost(const struct sroce_sq *sq, u32 *at, u32 psn, u32 num, bool i
 	return lost;
 }
 
+/*
+ * Requests that have packets are fewer. Others, which are done where they are, may be as many as
+ * there are blocks in a ring, and a report of 28 bytes is not to have all of them looked at.
+ */
+#define SPARE_LOOKS	16384
+
 /**
  * sroce_send_spare - PSNs of what the peer keeps that stand for no packet
  * @sq: send side; the caller owns it
@@ -131,14 +137,15 @@ u32 sroce_send_lost(const struct sroce_sq *sq, u32 *at, u32 psn, u32 num, bool i
  */
 u32 sroce_send_spare(const struct sroce_sq *sq, const struct wire_gaps *gaps)
 {
-	u32 at, gap = 0, spare = 0, left = sq->num_rd;
+	u32 at, gap = 0, spare = 0, left = sq->num_rd, looks = SPARE_LOOKS;
 
-	for (at = sq->una; left && at != sq->fetched; at += sq_wqe(sq, at)->num_blocks) {
+	for (at = sq->una; left && looks && at != sq->fetched; at += sq_wqe(sq, at)->num_blocks) {
 		const struct sroce_swqe *swqe = sq_wqe(sq, at);
 		const s32 off = wire_psn_diff(swqe->first_psn, sq->psn_una);
 
 		if (!swqe->sent || (swqe->num_pkts && off >= (s32)gaps->end))
 			break;
+		looks--;
 		if (!takes_resource(swqe_op(sq, at)))
 			continue;
 		left--;
