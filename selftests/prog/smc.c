@@ -3,7 +3,6 @@
  * A stream there and back over SMC sockets, and what their kernel has to be told and can tell:
  *
  *	smc eid NAME			the enterprise ID without which version 2 talks to nobody
- *	smc pnet NAME NETDEV LINK	that both are of one network
  *	smc told			connections by SMC-R version 2, and why others fell back to TCP
  *	smc serve PORT OWN		sends back what comes, of one connection after another,
  *					until one brings nothing
@@ -160,20 +159,6 @@ static void eid_add(const char *name)
 	snprintf(eid, sizeof(eid), "%-*s", SMC_MAX_EID_LEN, name);
 	message_start(family_id(fd, SMC_GENL_FAMILY_NAME), SMC_NETLINK_ADD_UEID, NLM_F_ACK);
 	message_add(SMC_NLA_EID_TABLE_ENTRY, eid);
-	message_send(fd);
-	answer(fd);
-	close(fd);
-}
-
-static void pnet_add(const char *name, const char *netdev, const char *link)
-{
-	int fd = netlink_open();
-	int family = family_id(fd, SMCR_GENL_FAMILY_NAME);
-
-	message_start(family, SMC_PNETID_ADD, NLM_F_ACK);
-	message_add(SMC_PNETID_NAME, name);
-	message_add(SMC_PNETID_ETHNAME, netdev);
-	message_add(SMC_PNETID_IBNAME, link);
 	message_send(fd);
 	answer(fd);
 	close(fd);
@@ -353,10 +338,6 @@ int main(int argc, char **argv)
 		eid_add(argv[2]);
 		return 0;
 	}
-	if (!strcmp(what, "pnet") && argc == 5) {
-		pnet_add(argv[2], argv[3], argv[4]);
-		return 0;
-	}
 	if (!strcmp(what, "told") && argc == 2) {
 		told();
 		return 0;
@@ -373,6 +354,6 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(what, "hold") && argc == 4)
 		return !hold(argv[3], atoi(argv[2]));
-	die("usage: smc eid NAME | pnet NAME NETDEV LINK | told | serve PORT OWN CONNECTIONS | "
+	die("usage: smc eid NAME | told | serve PORT OWN CONNECTIONS | "
 	    "ask PORT PEER CONNECTIONS LENGTH | hold PORT PEER");
 }

@@ -95,6 +95,10 @@ static inline struct net_device *sroce_get_netdev(struct ib_device *ibdev, u32 p
 	return ndev;
 }
 #define ib_device_get_netdev(ibdev, port) sroce_get_netdev(ibdev, port)
+/* SMC asks the driver there, and takes no notice of a device without */
+#define SROCE_GET_NETDEV_OP .get_netdev = sroce_get_netdev,
+#else
+#define SROCE_GET_NETDEV_OP
 #endif
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)

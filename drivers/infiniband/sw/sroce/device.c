@@ -380,6 +380,7 @@ const struct ib_device_ops sroce_dev_ops = {
 	.get_dma_mr = sroce_get_dma_mr,
 	.get_hw_stats = sroce_get_hw_stats,
 	.get_link_layer = sroce_get_link_layer,
+	SROCE_GET_NETDEV_OP
 	.get_port_immutable = sroce_get_port_immutable,
 	.map_mr_sg = sroce_map_mr_sg,
 	.mmap = sroce_mmap,
