@@ -34,6 +34,8 @@ kept() { # TEST
 # some packets of it arrive in one skb
 segmentation on a v0
 kept refused
+ip -n a link set lo up
+kept pieces
 segmentation off a v0
 # the last one ends the link
 for t in requests empty far_ahead aged aged_responses responses link_full waiting others answered ahead beside destroys asks \

@@ -212,13 +212,19 @@ static void empty(void)
 	struct count got;
 	struct ibv_wc wc;
 	uint32_t i, good = 0;
+	double began;
 
 	up(&p, FAR_READ);
 	up(&victim, CHUNK);
 	far_reads(&p);
+	began = now();
 	got = fill(&p, 1, WRITE_ONLY, EMPTY, 2, 0);
-	is(got.kept, SIDE_PKTS, "WRITEs of nothing: as many are kept as may be");
-	is(got.dropped, EMPTY - SIDE_PKTS, "the others find no room");
+	if (now() - began > 0.8 * KEPT_AGE) {
+		skip("this machine is too slow: what came first has aged", "as many as may be kept");
+	} else {
+		is(got.kept, SIDE_PKTS, "WRITEs of nothing: as many are kept as may be");
+		is(got.dropped, EMPTY - SIDE_PKTS, "the others find no room");
+	}
 	works(&victim, "another queue pair");
 	for (i = 0; i < 2 * EMPTY + 1; i++) {
 		if (i >= 32)
@@ -987,6 +993,65 @@ static int send_of_another(void)
 	return send_piece(OF_ANOTHER);
 }
 
+#define PIECES 16
+
+/* All of the page that this thread cuts pieces from is gone: of another socket, which sends nothing. */
+static void use_page(void)
+{
+	static const uint8_t rest[PAGE_PIECES];
+	const struct sockaddr_in to = {
+		.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	/* what begins a message is not of that page */
+	if (fd < 0 || sendto(fd, rest, 1, MSG_MORE, (void *)&to, sizeof(to)) < 0 ||
+	    sendto(fd, rest, sizeof(rest), MSG_MORE, (void *)&to, sizeof(to)) < 0)
+		die("a page: %s", strerror(errno));
+	close(fd);
+}
+
+/* A packet of a few bytes, of which almost each has a page to itself */
+static void send_pieces(const struct pair *p, uint32_t ahead)
+{
+	uint8_t ip[FORGED_MAX], body[64] = {};
+	size_t len, at, n;
+
+	len = forge_into(ip, p, 0, 0, SEND_ONLY, p->psn[0] + ahead, body, sizeof(body));
+	for (at = FORGED_BTH; at < len; at += n) {
+		n = (len - FORGED_BTH + PIECES - 1) / PIECES;
+		n = len - at < n ? len - at : n;
+		if (udp_send(ip + at, n, at + n < len ? MSG_MORE : 0))
+			die("a piece: %s", strerror(errno));
+		if (at > FORGED_BTH)
+			use_page();
+	}
+}
+
+/* What small packets pin is more than what is in them, by their sender's choice. */
+static void pieces(void)
+{
+	/* of what may be kept, if the pages count, but for that which a packet shares with the next */
+	enum { MOST = SIDE_BYTES / ((PIECES - 3) * PAGE_PIECES), NUM = 2 * MOST };
+	struct count before, got;
+	struct pair p;
+	int home, i;
+
+	udp_open();
+	up(&p, CHUNK);
+	before = count(&eb);
+	home = host_enter("a");
+	for (i = 0; i < NUM; i++)
+		send_pieces(&p, 2 + 2 * i);
+	host_leave(home);
+	do {
+		got = count(&eb);
+	} while (got.kept + got.dropped - before.kept - before.dropped < NUM);
+	between(got.kept - before.kept, MOST / 3, MOST, "packets that pin many pages each: so many are kept");
+	pair_destroy(&p);
+	close(udp_fd);
+}
+
 /* In one skb, the second right behind the gap */
 static long long send_joined(void)
 {
@@ -1261,6 +1326,7 @@ static const struct test tests[] = {
 	TEST(aged_responses),
 	TEST(responses),
 	TEST(refused),
+	TEST(pieces),
 	TEST(link_full),
 	TEST(waiting),
 	TEST(others),

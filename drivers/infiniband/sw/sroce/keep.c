@@ -64,6 +64,46 @@ static u32 page_excess(const struct sk_buff *skb, struct page *page)
 	return page_size(page) > skb->truesize ? page_size(page) - skb->truesize : 0;
 }
 
+/* Pages of an skb's fragments, but @first: one that goes on in the next fragment counts once. */
+static u64 other_pages(const struct sk_buff *skb, const struct page *first)
+{
+	const struct skb_shared_info *info = skb_shinfo(skb);
+	const struct page *before = first;
+	u64 bytes = 0;
+	int i;
+
+	for (i = 0; i < info->nr_frags; i++) {
+		struct page *page = skb_frag_page(&info->frags[i]);
+
+		page = page ? compound_head(page) : NULL;
+		if (page && page != before)
+			bytes += page_size(page);
+		before = page;
+	}
+	return bytes;
+}
+
+/*
+ * What an skb pins beside the page that its data begins in: truesize has the bytes that lie in a
+ * page, for those who send it in pieces of many pages (MSG_MORE, splice()).
+ */
+static u64 pinned(const struct sk_buff *skb, const struct page *page)
+{
+	u64 bytes = other_pages(skb, page);
+	const struct page *before = page;
+	const struct sk_buff *part;
+
+	skb_walk_frags(skb, part) {
+		struct page *first = data_page(part);
+
+		if (first && first != before)
+			bytes += page_size(first);
+		bytes += other_pages(part, first);
+		before = first;
+	}
+	return max_t(u64, bytes, skb->truesize);
+}
+
 /*
  * Several packets in a row may lie in one page: the one that leaves last is charged for what the
  * page is larger than its skbs.
@@ -118,7 +158,7 @@ static bool charge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_la
 	const struct sk_buff *skb = late->rx.skb;
 	struct page *page = data_page(skb);
 	u32 excess = page && page != kept->held_page.page ? page_excess(skb, page) : 0;
-	const u32 bytes = sizeof(*late) + (skb ? skb->truesize : 0) + excess;
+	const u64 bytes = sizeof(*late) + (skb ? pinned(skb, page) : 0) + excess;
 	atomic_long_t *all = &qp_dev(qp)->kept_bytes;
 
 	if (last_memory(skb))
