@@ -190,12 +190,45 @@ static void note_twice(struct sroce_qp *qp, const struct sroce_rx *rx)
 		qp->sq.order.twice++;
 }
 
-/* This response follows one that is missing: it is kept until the missing one has arrived. */
+/*
+ * Memory of the program's is being brought, and the response waits for it: its peer, which has
+ * answered, owes nothing any more, and need not be there when it is asked again. Who is being
+ * destroyed has nothing brought.
+ */
+static void response_waits(struct sroce_qp *qp, struct sroce_rx *rx)
+{
+	struct sroce_sq *sq = &qp->sq;
+	const enum sroce_keep kept = sq->fault.active ? sroce_keep(qp, &sq->kept, rx) :
+							SROCE_KEPT_NOT;
+
+	if (kept == SROCE_KEPT_NOT) {
+		sq->missed = true;
+		return;
+	}
+	if (kept == SROCE_KEPT_TWICE) {
+		sroce_qp_count(qp, STALE_ACK);
+		note_twice(qp, rx);
+	}
+	/* a round trip ends now, and not when it is taken */
+	if (sq->rtt_start && !sq->rtt_held && wire_psn_diff(rx->pkt.psn, sq->rtt_psn) >= 0)
+		sroce_retry_arrived(qp);
+}
+
+/*
+ * This response follows one that is missing: it is kept until the missing one has arrived. Or it
+ * follows one that waits for memory, and nothing may be missing.
+ */
 static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
-	const enum sroce_keep kept = sroce_keep(qp, &qp->sq.kept, rx);
-	bool tells = kept == SROCE_KEPT_APART;
+	enum sroce_keep kept;
+	bool tells;
 
+	if (qp->sq.fault.active) {
+		response_waits(qp, rx);
+		return;
+	}
+	kept = sroce_keep(qp, &qp->sq.kept, rx);
+	tells = kept == SROCE_KEPT_APART;
 	if (kept == SROCE_KEPT_TWICE) {
 		sroce_qp_count(qp, STALE_ACK);
 		note_twice(qp, rx);
@@ -214,7 +247,7 @@ static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
  */
 static void nak_early(struct sroce_qp *qp, struct sroce_rx *rx)
 {
-	if (!qp->sq.repair.reports) {
+	if (!qp->sq.repair.reports || qp->sq.fault.active) {
 		ack_early(qp, rx);
 		return;
 	}
@@ -283,10 +316,12 @@ static void ack_acknowledge(struct sroce_qp *qp, struct sroce_rx *rx)
 		return;
 	case WIRE_AETH_RNR_NAK:
 		/* the peer says so again when the request comes again */
-		if (limit != upto)
-			sroce_repair_nak(qp, 0);
-		else
+		if (limit == upto)
 			ack_rnr(qp, upto, syndrome);
+		else if (qp->sq.fault.active)
+			ack_early(qp, rx);
+		else
+			sroce_repair_nak(qp, 0);
 		return;
 	case WIRE_AETH_NAK:
 		ack_nak(qp, rx, limit != upto);
@@ -393,25 +428,6 @@ static bool fits_request(const struct sroce_qp *qp, const struct sroce_rx *rx, u
 		       opcode == IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD;
 	default:
 		return false;
-	}
-}
-
-/*
- * Memory of the program's is being brought, and the response waits for it: its peer, which has
- * answered, owes nothing any more, and need not be there when it is asked again. Who is being
- * destroyed has nothing brought.
- */
-static void response_waits(struct sroce_qp *qp, struct sroce_rx *rx)
-{
-	struct sroce_sq *sq = &qp->sq;
-	const enum sroce_keep kept = sq->fault.active ? sroce_keep(qp, &sq->kept, rx) :
-							SROCE_KEPT_NOT;
-
-	if (kept == SROCE_KEPT_NOT) {
-		sq->missed = true;
-	} else if (kept == SROCE_KEPT_TWICE) {
-		sroce_qp_count(qp, STALE_ACK);
-		note_twice(qp, rx);
 	}
 }
 

@@ -11,7 +11,7 @@
  * each other here: the first of such a run is charged for it.
  *
  * Requests whose turn it is, but whose memory has to be brought first, are kept
- * in a list of their own, and count with the others.
+ * in a list of their own, and count with the others. Responses wait for theirs here.
  */
 #include <linux/slab.h>
 
@@ -494,7 +494,9 @@ static void expire(struct sroce_qp *qp)
 	sroce_qp_unlock(qp);
 	if (!READ_ONCE(qp->sq.kept.num) || !sroce_send_try_claim(qp))
 		return;
-	drop_aged(qp, &qp->sq.kept);
+	/* what waits for memory of the program's own has come, and is not sent again */
+	if (!qp->sq.fault.active)
+		drop_aged(qp, &qp->sq.kept);
 	sroce_send_release(qp);
 }
 

@@ -560,6 +560,7 @@ static void sides_init(struct sroce_qp *qp)
 	struct sroce_rq *rq = &qp->rq;
 
 	no_peer(qp);
+	sq->by_key = -1;
 	mutex_init(&qp->mutex);
 	spin_lock_init(&sq->post_lock);
 	spin_lock_init(&sq->late_lock);

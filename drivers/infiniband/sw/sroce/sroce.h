@@ -1080,7 +1080,7 @@ enum sroce_sq_flag {
  * @rsp_off: bytes into it
  * @mr: the last region used in this turn, held
  * @missed: responses were dropped for @fault: they have to be asked for again
- * @kept: responses to requests behind one whose response is missing
+ * @kept: responses behind one that is missing, or that wait for @fault to end
  * @path: to the peer
  * @post_lock: kernel consumers: one producer at a time; any context
  * @late_lock: guards what is late
