@@ -32,6 +32,9 @@ static int turn_up(struct turns *t, int n)
 {
 	int i, err;
 
+	/* what was there before is somebody else's, or gone */
+	for (i = 0; i < 2; i++)
+		sides[i].qp = NULL;
 	err = pair_up(IB_QPT_RC);
 	for (i = 0; i < 2; i++)
 		t->qp[i][n] = IS_ERR(sides[i].qp) ? NULL : sides[i].qp;
@@ -87,7 +90,9 @@ static void turns_run(struct turns *t, struct side *a, struct side *b)
 	ok(!bad && !memcmp(a->buf, b->buf, SIZE), "all have arrived");
 	pr_info("kverbs: # the other after %lld us, all after %lld us\n",
 		t->other_ns / NSEC_PER_USEC, all_ns / NSEC_PER_USEC);
-	ok(t->other_ns && t->other_ns < all_ns / 8, "others have had their turn meanwhile");
+	/* to post and a task's turn take as long where all of it is quick */
+	ok(t->other_ns && t->other_ns < max(all_ns / 8, 2 * NSEC_PER_MSEC) && t->other_ns < all_ns / 2,
+	   "others have had their turn meanwhile");
 }
 
 /**

@@ -859,7 +859,7 @@ static int drop_link(void)
 }
 
 /*
- * The core makes 15,000 allocations for a link, all but some hundred of them for the
+ * The core makes 6,000 allocations for a link, all but some hundred of them for the
  * files of its GIDs in sysfs (ib_setup_port_attrs): of those only some fail, else it
  * would take hours. What comes before and after does in turn.
  */
