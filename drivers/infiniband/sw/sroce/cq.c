@@ -9,6 +9,9 @@
 
 #define CQ_STAMPS	(SROCE_CQ_TIMESTAMP | SROCE_CQ_WALLCLOCK)
 
+/* A kernel consumer's ring is so many times what it asks for, see cq_entries(). */
+#define KERNEL_FLUSHES	4
+
 /* Events */
 
 /*
@@ -160,6 +163,19 @@ static int cq_stamps(const struct ib_cq_init_attr *attr, struct ib_udata *udata,
 	return 0;
 }
 
+/*
+ * ib_core shares queues of its pool by what their users ask for (ib_cq_pool_get()), which for
+ * nvmet and isert is what they have completed at a time, not what is flushed, requests without a
+ * completion among it: three times as much. No consumer of a pool gets another queue
+ * for one that has lost an entry.
+ */
+static u32 cq_entries(const struct ib_cq_init_attr *attr, bool kernel)
+{
+	u32 entries = roundup_pow_of_two(attr->cqe);
+
+	return kernel ? min(entries * KERNEL_FLUSHES, SROCE_MAX_CQE) : entries;
+}
+
 /**
  * sroce_create_cq - ib_device_ops: make a completion queue
  * @ibcq: the queue
@@ -192,7 +208,7 @@ int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	mutex_init(&cq->resize);
 	hrtimer_setup(&cq->mod_timer, cq_mod_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	cq->ibuc = sroce_udata_context(udata);
-	err = sroce_queue_alloc(cq->ibuc, &cq->q, roundup_pow_of_two(attr->cqe),
+	err = sroce_queue_alloc(cq->ibuc, &cq->q, cq_entries(attr, !udata),
 				sizeof(struct sroce_cqe), &resp.cq);
 	if (err)
 		goto err_count;
@@ -201,7 +217,7 @@ int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		if (err)
 			goto err_queue;
 	}
-	ibcq->cqe = cq->q.mask + 1;
+	ibcq->cqe = roundup_pow_of_two(attr->cqe);
 	return 0;
 
 err_queue:
