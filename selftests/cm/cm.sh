@@ -9,7 +9,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need rping ucmatose udaddy rdma_server rdma_client cmtime
+need rping ucmatose udaddy rdma_server rdma_client cmtime ibv_rc_pingpong
 cm_hosts
 
 # cmtime's two ends keep in step by a TCP connection of their own, which none had
@@ -140,6 +140,26 @@ else
 	skip "over a VLAN" "no VLANs in this kernel"
 fi
 
+# The link of a bridge's port and that of the bridge have the bridge's addresses: RDMA CM listens on the first.
+probe bridge
+if ip -n b link add br1 type bridge 2>/dev/null; then
+	ip -n b link set v1 master br1
+	ip -n b link set br1 up
+	ip -n b addr add 192.168.79.2/24 dev br1
+	ip -n a addr add 192.168.79.1/24 dev v0
+	rdma_add b roce9 br1
+	gid_wait roce0 192.168.79.1
+	gid_wait roce1 192.168.79.2
+	gid_wait roce9 192.168.79.2
+	run "to a bridge, of which there is another link" pair 7174 rping -s -a 192.168.79.2 -C 10 -- \
+		rping -c -a 192.168.79.2 -C 10 -V
+	rdma link del roce9
+	ip -n b link del br1
+	ip -n a addr del 192.168.79.1/24 dev v0
+else
+	skip "to a bridge, of which there is another link" "no bridges in this kernel"
+fi
+
 # Who is not expected is told so, and at once.
 refused_at_once() { # NAME REGEX COMMAND...
 	local name=$1 regex=$2 start=$SECONDS patience=${RUN_PATIENCE:-1}
@@ -195,4 +215,21 @@ ends "netdevs went: the client ends" $client
 kill $client "$server" 2>/dev/null
 wait
 run "the module can be unloaded" wait_for 60 rmmod sroce
+
+# Who has crashed and comes again is not to be taken for who was connected.
+numbers=
+for i in 1 2 3; do
+	load_module
+	rdma_add a roce0 lo || bail "no link on lo"
+	timeout 60 stdbuf -oL ip netns exec a ibv_rc_pingpong -d roce0 -g 0 >"$TMP/number" 2>&1 &
+	program=$!
+	wait_for 30 grep -q QPN "$TMP/number" || diag "$(cat "$TMP/number")"
+	kill $program
+	wait $program
+	numbers+=" $(sed -n 's/.*QPN \([^,]*\),.*/\1/p' "$TMP/number")"
+	rdma link del roce0
+	# numbers go on as long as it is there
+	run "and once more: $i" wait_for 60 rmmod sroce
+done
+is "$(tr ' ' '\n' <<<"$numbers" | grep 0x | sort -u | wc -l)" 3 "the first queue pair has another number each time:$numbers"
 done_testing

@@ -78,6 +78,18 @@ upper_goes() { # NAME NETWORK COMMAND...
 	is "$(links_here | tr '\n' ' ')" "roce0 roce1 " "$name: the links stay"
 }
 
+cm_pair() { # CLIENT SERVER ADDRESS
+	local server rc
+
+	timeout 60 ip netns exec "$2" rping -s -a "$3" -C 5 >"$TMP/server" 2>&1 &
+	server=$!
+	wait_for 30 eval 'rdma resource show cm_id | grep -q "state LISTEN"'
+	timeout 60 ip netns exec "$1" rping -c -a "$3" -C 5 -V
+	rc=$?
+	wait_pid 30 $server
+	return $rc
+}
+
 host_ns a
 host_ns b
 ip link add v0 netns a type veth peer name v1 netns b
@@ -122,13 +134,29 @@ for type in vlan macvlan; do
 	upper_goes "$type to another namespace" 192.168.77. ip -n a link set x0 netns w
 	host_addr w x0 1
 	hosts_meet ip netns exec w
-	gid_wait roce0 192.168.77.1
-	refused "$type in another namespace: a connection from its address" "not supported" xfer -n 10 \
-		-g 192.168.77.1 -G 192.168.77.2
-	refused "$type in another namespace: an address handle" "not supported" xfer -n 10 -t ud -s 0-64 \
-		-g 192.168.77.1 -G 192.168.77.2
+	# the core looks at addresses in their order
+	ip -n a addr add 192.168.80.1/24 dev v0
+	gid_wait roce0 192.168.80.1
+	run "$type in another namespace: no GID of the link's" not has_gid roce0 192.168.77.1
+	ip -n a addr del 192.168.80.1/24 dev v0
+	if [ $type = macvlan ]; then
+		rdma_add w roce5 x0
+		gid_wait roce5 192.168.77.1
+		run "a link of its own: it is called by RDMA CM" cm_pair b w 192.168.77.1
+		run "a link of its own: it calls by RDMA CM" cm_pair w b 192.168.77.2
+		rdma link del roce5
+		# the core says each in the log
+		said=$(dmesg | grep -c "GID add failed") start=$SECONDS
+		for i in $(seq 100); do
+			echo "addr add 10.0.0.$i/32 dev x0"
+		done | ip -n w -batch -
+		ip -n a addr add 192.168.80.1/24 dev v0
+		gid_wait roce0 192.168.80.1
+		ip -n a addr del 192.168.80.1/24 dev v0
+		said=$(($(dmesg | grep -c "GID add failed") - said))
+		between $said 1 $((32 * ((SECONDS - start) / 5 + 2))) "a hundred addresses there: lines in the log"
+	fi
 	ip netns del w
-	run "$type: the GID goes" wait_for 30 not has_gid roce0 192.168.77.1
 	ip -n b link del x1
 done
 hosts_down

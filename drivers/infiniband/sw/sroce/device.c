@@ -283,10 +283,23 @@ static enum rdma_link_layer sroce_get_link_layer(struct ib_device *ibdev, u32 po
 	return IB_LINK_LAYER_ETHERNET;
 }
 
-/* GIDs are the core's: it looks for these two to manage the table itself. */
+/*
+ * GIDs are the core's: it looks for these two to manage the table itself. It would take those of a
+ * container's macvlan above the netdev as well, in another namespace, from where the link sends
+ * nothing; and RDMA CM would have who is there use this link, not one of its own.
+ */
 static int sroce_add_gid(const struct ib_gid_attr *attr, void **context)
 {
-	return 0;
+	const struct net *net = READ_ONCE(to_sdev(attr->device)->net);
+	const struct net_device *ndev;
+	bool ours;
+
+	rcu_read_lock();
+	ndev = rcu_dereference(attr->ndev);
+	ours = ndev && net_eq(dev_net(ndev), net);
+	rcu_read_unlock();
+	/* the core says each refusal in the log: who makes more of them has it the core's way */
+	return ours || !__ratelimit(&to_sdev(attr->device)->refusals) ? 0 : -EOPNOTSUPP;
 }
 
 static int sroce_del_gid(const struct ib_gid_attr *attr, void **context)

@@ -11,6 +11,9 @@
 
 #include "sroce.h"
 
+/* GIDs that a link may refuse every 5 s: a container adds as many addresses as it likes */
+#define REFUSALS_MAX	32
+
 MODULE_AUTHOR("The sroce authors");
 MODULE_DESCRIPTION("Software RoCE v2 device");
 MODULE_VERSION("1");
@@ -119,6 +122,8 @@ static struct sroce_dev *dev_alloc(struct net *net, struct net_device *ndev)
 	INIT_WORK(&sdev->gids_work, gids_work);
 	INIT_WORK(&sdev->rate_work, rate_work);
 	INIT_DELAYED_WORK(&sdev->kept_work, sroce_kept_work);
+	ratelimit_state_init(&sdev->refusals, DEFAULT_RATELIMIT_INTERVAL, REFUSALS_MAX);
+	ratelimit_set_flags(&sdev->refusals, RATELIMIT_MSG_ON_RELEASE);
 
 	sdev->ibdev.node_type = RDMA_NODE_IB_CA;
 	sdev->ibdev.phys_port_cnt = 1;
@@ -402,6 +407,7 @@ static int __init sroce_init(void)
 	sroce_copy_init();
 	sroce_icrc_init();
 	sroce_tasks_init();
+	sroce_qp_init();
 	err = sroce_late_init();
 	if (err)
 		goto err_icrc;

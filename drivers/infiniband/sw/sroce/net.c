@@ -677,19 +677,22 @@ static union ib_gid rx_dgid(const struct rx_burst *rx)
 
 /*
  * Has the link this address, in the packet's VRF? That of the netdev that it came by goes
- * before others alike.
+ * before others alike: @exact says whether it is that.
  */
 static const struct ib_gid_attr *rx_gid(const struct rx_burst *rx, struct sroce_dev *sdev,
-					const union ib_gid *gid)
+					const union ib_gid *gid, bool *exact)
 {
 	struct net_device *ndev = rx_ndev(rx);
 	const struct ib_gid_attr *attr;
 
+	*exact = false;
 	if (!ndev)
 		return ERR_PTR(-ENOENT);
 	attr = rdma_find_gid_by_port(&sdev->ibdev, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, ndev);
-	if (!IS_ERR(attr))
+	if (!IS_ERR(attr)) {
+		*exact = true;
 		return attr;
+	}
 	attr = rdma_find_gid_by_port(&sdev->ibdev, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
 	if (IS_ERR(attr))
 		return attr;
@@ -738,6 +741,7 @@ static bool rx_ud_suits(const struct rx_burst *rx)
 	struct sroce_dev *sdev = qp_dev(rx->qp);
 	const struct ib_gid_attr *attr;
 	union ib_gid dgid;
+	bool exact;
 
 	if (sdev->net != dev_net(rx->skb->dev))
 		return false;
@@ -746,7 +750,7 @@ static bool rx_ud_suits(const struct rx_burst *rx)
 	if (sroce_skb_multicast(rx->skb, rx->ipv6))
 		return came_above(rx, sdev);
 	dgid = rx_dgid(rx);
-	attr = rx_gid(rx, sdev, &dgid);
+	attr = rx_gid(rx, sdev, &dgid, &exact);
 	if (IS_ERR(attr))
 		return false;
 	rdma_put_gid_attr(attr);
@@ -853,32 +857,36 @@ bool sroce_net_heard(struct net *net, const union ib_gid *mgid)
 }
 
 /*
- * A management datagram is for the link that has the address, and if several
- * have, as a VLAN's and that of the netdev below it, for that of the netdev
- * that it came by. The connection manager has to know the VLAN of the address.
+ * A management datagram is for the link that has the address. If several have, as those of a bridge
+ * and of its port, it is for the one made first that has it of the netdev that the datagram came by:
+ * RDMA CM binds who listens at an address to that one, if it may use it there
+ * (cma_acquire_dev_by_src_ip()). The connection manager has to know the VLAN of the address.
  */
 static void rx_management(struct rx_burst *rx, struct sroce_rx *packet)
 {
 	const union ib_gid dgid = rx_dgid(rx);
 	const struct ib_gid_attr *attr;
 	struct sroce_dev *sdev;
+	bool exact;
 
 	packet->pkt.qpn = 0;
 	list_for_each_entry_rcu(sdev, &rx->snet->devs, net_entry) {
-		const bool own = came_by(rx->skb, rx->ipv6, sdev);
 		/* with it, the link has a GID table; without, it may have none yet */
 		const u32 qpn = READ_ONCE(sdev->gsi_qpn);
 
-		if (!qpn || (packet->pkt.qpn && !own))
+		if (!qpn)
 			continue;
-		attr = rx_gid(rx, sdev, &dgid);
+		attr = rx_gid(rx, sdev, &dgid, &exact);
 		if (IS_ERR(attr))
 			continue;
-		packet->pkt.qpn = qpn;
-		if (rdma_read_gid_l2_fields(attr, &packet->vlan, NULL))
-			packet->vlan = SROCE_NO_VLAN;
+		exact &= rdma_dev_access_netns(&sdev->ibdev, dev_net(rx->skb->dev));
+		if (exact || !packet->pkt.qpn || came_by(rx->skb, rx->ipv6, sdev)) {
+			packet->pkt.qpn = qpn;
+			if (rdma_read_gid_l2_fields(attr, &packet->vlan, NULL))
+				packet->vlan = SROCE_NO_VLAN;
+		}
 		rdma_put_gid_attr(attr);
-		if (own)
+		if (exact)
 			break;
 	}
 	rx_packet(rx, packet, true);

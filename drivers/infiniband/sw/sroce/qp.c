@@ -2,6 +2,8 @@
 /* Queue pairs: their life and their state machine. */
 #include <linux/delay.h>
 #include <linux/log2.h>
+#include <linux/prefetch.h>
+#include <linux/random.h>
 #include <linux/rcupdate.h>
 #include <linux/vmalloc.h>
 #include <rdma/ib_cache.h>
@@ -14,13 +16,16 @@
 #define QPN_MIN		2
 #define QPN_MAX		0xfffffe
 
+/* The first is one of so many: few, as the table is as deep as its largest number has it */
+#define QPN_FIRST	(1U << 18)
+
 /*
  * Of all links, so that a packet's queue pair is found by its number and no
  * guess at the link is needed: packets of one link may come in by lo, a
  * VLAN or a bridge. Whether the packet may be meant for it, its addresses say.
  */
 static DEFINE_XARRAY_FLAGS(sroce_qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
-static u32 sroce_qpn_next = QPN_MIN;
+static u32 sroce_qpn_next;
 
 /* Numbers whose memory is in use, with or without a queue pair */
 static atomic_t sroce_num_qpn;
@@ -104,6 +109,17 @@ struct sroce_qp *sroce_qp_get(u32 qpn)
 void sroce_qp_put(struct sroce_qp *qp)
 {
 	sroce_qpn_unuse(qp->num);
+}
+
+/**
+ * sroce_qp_init - choose where numbers begin
+ *
+ * The peer of a machine that has crashed still has its connections. It refuses a new one of the same
+ * number as stale (cm_match_req()).
+ */
+void __init sroce_qp_init(void)
+{
+	sroce_qpn_next = QPN_MIN + get_random_u32() % QPN_FIRST;
 }
 
 /**

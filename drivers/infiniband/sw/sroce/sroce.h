@@ -13,6 +13,7 @@
 #include <linux/iosys-map.h>
 #include <linux/mutex.h>
 #include <linux/netfilter.h>
+#include <linux/ratelimit.h>
 #include <linux/rbtree.h>
 #include <linux/refcount.h>
 #include <linux/rhashtable-types.h>
@@ -274,6 +275,7 @@ struct sroce_pma {
  * @num_xrcd: XRC domains
  * @num_wq: work queues
  * @num_ind_tbl: indirection tables
+ * @refusals: of GIDs, which the core says in the log
  * @kept_bytes: pinned by what queue pairs keep before its turn, or until its memory is there
  * @kept_work: looks for those that have aged
  * @flows: flow steering
@@ -318,6 +320,7 @@ struct sroce_dev {
 	atomic_t num_xrcd;
 	atomic_t num_wq;
 	atomic_t num_ind_tbl;
+	struct ratelimit_state refusals;
 	atomic_long_t kept_bytes;
 	struct delayed_work kept_work;
 	struct sroce_flows flows;
@@ -2026,6 +2029,7 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 int sroce_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_qp_init_attr *init);
 int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+void sroce_qp_init(void);
 struct sroce_qp *sroce_qp_get(u32 qpn);
 void sroce_qp_put(struct sroce_qp *qp);
 void sroce_qpn_put(struct sroce_qpn *num);
