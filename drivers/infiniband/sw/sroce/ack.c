@@ -190,6 +190,15 @@ static void note_twice(struct sroce_qp *qp, const struct sroce_rx *rx)
 		qp->sq.order.twice++;
 }
 
+/* Response @psn has come, and waits for memory: a round trip ends now, and not when it is taken. */
+static void note_waits(struct sroce_qp *qp, u32 psn)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	if (sq->rtt_start && !sq->rtt_held && wire_psn_diff(psn, sq->rtt_psn) >= 0)
+		sroce_retry_arrived(qp);
+}
+
 /*
  * Memory of the program's is being brought, and the response waits for it: its peer, which has
  * answered, owes nothing any more, and need not be there when it is asked again. Who is being
@@ -209,9 +218,7 @@ static void response_waits(struct sroce_qp *qp, struct sroce_rx *rx)
 		sroce_qp_count(qp, STALE_ACK);
 		note_twice(qp, rx);
 	}
-	/* a round trip ends now, and not when it is taken */
-	if (sq->rtt_start && !sq->rtt_held && wire_psn_diff(rx->pkt.psn, sq->rtt_psn) >= 0)
-		sroce_retry_arrived(qp);
+	note_waits(qp, rx->pkt.psn);
 }
 
 /*
@@ -236,7 +243,9 @@ static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
 		tells |= sroce_gaps_came(&qp->sq, rx->pkt.psn);
 	}
 	sroce_gaps_arrived(&qp->sq, rx->pkt.psn);
-	sroce_repair_nak(qp, 0);
+	/* else ack_kept() asks */
+	if (tells || !qp->sq.kept.num)
+		sroce_repair_nak(qp, 0);
 	if (tells)
 		sroce_gaps_implied(qp);
 }
@@ -489,6 +498,83 @@ static void ack_take(struct sroce_qp *qp, struct sroce_rx *rx)
 		ack_response(qp, rx);
 }
 
+/* Of a packet that would go on with a READ's response, whose PSN is in rsp_psn; 0 if none would */
+static u8 middle_opcode(const struct sroce_qp *qp)
+{
+	const enum ib_qp_state state = READ_ONCE(qp->state);
+	const struct sroce_sq *sq = &qp->sq;
+	const struct sroce_swqe *swqe;
+	u32 k;
+
+	if ((state != IB_QPS_RTS && state != IB_QPS_SQD) || sq->fault.active ||
+	    sq->una == sq->fetched || sq->psn_una != sq->rsp_psn)
+		return 0;
+	swqe = sq_wqe(sq, sq->una);
+	k = wire_psn_diff(sq->rsp_psn, swqe->first_psn);
+	if (!swqe->sent || sq_copy(sq, sq->una)->opcode != IB_UVERBS_WR_RDMA_READ ||
+	    !k || k + 1 >= swqe->num_pkts)
+		return 0;
+	return qp->transport | WIRE_READ_RESPONSE_MIDDLE;
+}
+
+/**
+ * sroce_ack_middle - take a packet that goes on with a READ's response
+ * @qp: queue pair; the caller owns its send side, and acknowledges up to rsp_psn when the run is over
+ *	(sroce_ack_middles())
+ * @payload: a path MTU of bytes
+ *
+ * Softirq. For a run of packets with the opcode of middle_opcode(), each of the PSN that is expected.
+ *
+ * Return: false if it could not be placed, or is not of the middle any more.
+ */
+bool sroce_ack_middle(struct sroce_qp *qp, const u8 *payload)
+{
+	struct sroce_sq *sq = &qp->sq;
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
+	const u32 psn = sq->rsp_psn;
+	enum scatter_result res;
+
+	if (wire_psn_diff(psn, swqe->first_psn) + 1 >= (s32)swqe->num_pkts)
+		return false;
+	res = scatter(qp, NULL, payload, qp->mtu);
+	if (res != SCATTERED) {
+		sroce_ack_advance(qp, psn);
+		not_scattered(qp, psn, res);
+		return false;
+	}
+	sq->rsp_psn = wire_psn_add(psn, 1);
+	return true;
+}
+
+/*
+ * Take of what is kept the middle of the response that is next, as if it came in one skb. Return:
+ * false if it begins with something else; else there is to be another look at what is first.
+ */
+static bool kept_middles(struct sroce_qp *qp)
+{
+	const u8 opcode = middle_opcode(qp);
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_late *late;
+	bool any = false;
+
+	while (opcode && (late = sroce_kept_first(&sq->kept)) &&
+	       late->rx.pkt.psn == sq->rsp_psn && late->rx.pkt.opcode == opcode &&
+	       late->rx.pkt.payload_len == qp->mtu && late->rx.payload.left >= qp->mtu) {
+		any = true;
+		/* it waits for memory, its request has failed, or it is not of the middle any more */
+		if (!sroce_ack_middle(qp, late->rx.payload.data)) {
+			if (sq->fault.active)
+				note_waits(qp, late->rx.pkt.psn);
+			break;
+		}
+		sroce_kept_take(qp, &sq->kept, late);
+		sroce_late_free(late);
+	}
+	if (any && wire_psn_diff(sq->rsp_psn, sq->psn_una) > 0)
+		sroce_ack_advance(qp, sq->rsp_psn);
+	return any;
+}
+
 /* Responses are kept: take those whose turn it is by now, as if they came now. */
 static void ack_kept(struct sroce_qp *qp)
 {
@@ -501,6 +587,8 @@ static void ack_kept(struct sroce_qp *qp)
 		const u32 upto = pkt_upto(&late->rx.pkt);
 		const bool stale = wire_psn_diff(late->rx.pkt.psn, sq->psn_una) < 0;
 
+		if (kept_middles(qp))
+			continue;
 		if (!stale && ack_limit(sq, upto) != upto)
 			break;
 		sroce_kept_take(qp, &sq->kept, late);
@@ -539,49 +627,7 @@ void sroce_ack_waited(struct sroce_qp *qp)
  */
 u8 sroce_ack_expects(const struct sroce_qp *qp)
 {
-	const enum ib_qp_state state = READ_ONCE(qp->state);
-	const struct sroce_sq *sq = &qp->sq;
-	const struct sroce_swqe *swqe;
-	u32 k;
-
-	if ((state != IB_QPS_RTS && state != IB_QPS_SQD) || sq->fault.active || sq->kept.num ||
-	    sq->una == sq->fetched || sq->psn_una != sq->rsp_psn)
-		return 0;
-	swqe = sq_wqe(sq, sq->una);
-	k = wire_psn_diff(sq->rsp_psn, swqe->first_psn);
-	if (!swqe->sent || sq_copy(sq, sq->una)->opcode != IB_UVERBS_WR_RDMA_READ ||
-	    !k || k + 1 >= swqe->num_pkts)
-		return 0;
-	return qp->transport | WIRE_READ_RESPONSE_MIDDLE;
-}
-
-/**
- * sroce_ack_middle - take a packet that goes on with a READ's response
- * @qp: queue pair; the caller owns its send side, and sroce_ack_middles() is due
- * @payload: a path MTU of bytes
- *
- * Softirq. For a run of packets with the opcode of sroce_ack_expects(), each of
- * the PSN that is expected.
- *
- * Return: false if it could not be placed, or is not of the middle any more.
- */
-bool sroce_ack_middle(struct sroce_qp *qp, const u8 *payload)
-{
-	struct sroce_sq *sq = &qp->sq;
-	const struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
-	const u32 psn = sq->rsp_psn;
-	enum scatter_result res;
-
-	if (wire_psn_diff(psn, swqe->first_psn) + 1 >= (s32)swqe->num_pkts)
-		return false;
-	res = scatter(qp, NULL, payload, qp->mtu);
-	if (res != SCATTERED) {
-		sroce_ack_advance(qp, psn);
-		not_scattered(qp, psn, res);
-		return false;
-	}
-	sq->rsp_psn = wire_psn_add(psn, 1);
-	return true;
+	return qp->sq.kept.num ? 0 : middle_opcode(qp);
 }
 
 /**

@@ -86,6 +86,14 @@ static const struct sroce_gap *find_gap(const struct sroce_sweep *sweep, u32 psn
 	return NULL;
 }
 
+/* For PSNs that ascend: from @at on, which is moved behind those that end before this one. */
+static const struct sroce_gap *next_gap(const struct sroce_sweep *sweep, u32 *at, u32 psn)
+{
+	while (*at < sweep->num && wire_psn_diff(gap_end(&sweep->gap[*at]), psn) <= 0)
+		++*at;
+	return *at < sweep->num && gap_has(&sweep->gap[*at], psn) ? &sweep->gap[*at] : NULL;
+}
+
 /* Packets that were sent again, of which so many that came twice tell something */
 #define ORDER_SAMPLE	32
 
@@ -202,6 +210,18 @@ static const struct sroce_gap *find_again(const struct sroce_sweep *sweep, u32 p
 }
 
 /**
+ * sroce_gaps_passed - has anything come that was sent behind a packet?
+ * @sq: send side, the caller's
+ * @behind: the first PSN that had not been sent before it
+ *
+ * Return: true if so, by some packets.
+ */
+bool sroce_gaps_passed(const struct sroce_sq *sq, u32 behind)
+{
+	return wire_psn_diff(sq->sweep.newest, behind) > OVERTAKEN;
+}
+
+/**
  * sroce_gaps_overtaken - has what was sent again been lost again?
  * @sq: send side, the caller's
  * @sent: when it was sent
@@ -217,7 +237,7 @@ bool sroce_gaps_overtaken(const struct sroce_sq *sq, ktime_t sent, u32 behind, k
 {
 	const u64 wait = max3(sq->repair.took, sroce_cwnd_least(sq), (u64)sq->order.wait);
 
-	return wait && wire_psn_diff(sq->sweep.newest, behind) > OVERTAKEN &&
+	return wait && sroce_gaps_passed(sq, behind) &&
 	       ktime_after(now, ktime_add_ns(sent, wait));
 }
 
@@ -298,6 +318,24 @@ static u32 give_up_told(struct sroce_sq *sq, struct sroce_gap *gap, u32 *at, kti
 		return give_up(sq, gap, at);
 	sroce_gaps_sent(sq, gap, now);
 	return 1;
+}
+
+/**
+ * sroce_gaps_full - does the peer have more gaps than a report has room for, as its network reorders?
+ * @sq: send side, the caller's, with as many gaps as a report has
+ *
+ * Of what lies beyond the last one nothing is known, and most has arrived. Not where something has
+ * been lost since for which the window was cut.
+ *
+ * Return: true if so.
+ */
+bool sroce_gaps_full(const struct sroce_sq *sq)
+{
+	const struct sroce_sweep *sweep = &sq->sweep;
+
+	return sq->order.wait && !sweep->implied &&
+	       wire_psn_diff(gap_end(&sweep->gap[0]), sq->psn_una) > 0 &&
+	       wire_psn_diff(sq->psn_una, sq->cwnd.recover) >= 0;
 }
 
 /**
@@ -515,7 +553,7 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 	const u32 end = wire_psn_add(sq->psn_una, gaps->end);
 	const struct sroce_sweep old = *sweep;
 	const ktime_t now = ktime_get();
-	u32 i, at = sq->una, lost = 0;
+	u32 i, at = sq->una, next = 0, lost = 0;
 
 	age(&sq->order, now);
 	sweep->due = sweep->request.due;
@@ -531,7 +569,7 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 			.due = true,
 		};
 		/* of what was known, repair.c may have taken the first */
-		known = find_gap(&old, wire_psn_add(gap_end(gap), -1));
+		known = next_gap(&old, &next, wire_psn_add(gap_end(gap), -1));
 		if (known) {
 			inherit(sq, known, gap, now);
 			if (known->held && gap->due)

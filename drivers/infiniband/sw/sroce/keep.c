@@ -259,7 +259,7 @@ static struct sroce_late *next_run(const struct sroce_late *run)
 static struct sroce_late *find_run(struct sroce_kept *kept, u32 psn, struct rb_node **parent,
 				   struct rb_node ***place)
 {
-	struct rb_node **link = &kept->tree.rb_node;
+	struct rb_node **link = &kept->tree.rb_root.rb_node;
 	struct sroce_late *run = kept->last;
 
 	/* most come in their order, but for the gap */
@@ -308,7 +308,7 @@ static void join(struct sroce_kept *kept, struct sroce_late *run, struct sroce_l
 {
 	run->tail->next = next;
 	run->tail = next->tail;
-	rb_erase(&next->node, &kept->tree);
+	rb_erase_cached(&next->node, &kept->tree);
 	if (kept->last == next)
 		kept->last = run;
 }
@@ -350,7 +350,7 @@ enum sroce_keep sroce_keep(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 		run->tail = late;
 	} else {
 		rb_link_node(&late->node, parent, place);
-		rb_insert_color(&late->node, &kept->tree);
+		rb_insert_color_cached(&late->node, &kept->tree, !run);
 		run = late;
 		if (!next)
 			kept->last = run;
@@ -421,7 +421,7 @@ void sroce_kept_gaps(const struct sroce_qp *qp, const struct sroce_kept *kept, u
  */
 struct sroce_late *sroce_kept_first(const struct sroce_kept *kept)
 {
-	return kept_entry(rb_first(&kept->tree));
+	return kept_entry(rb_first_cached(&kept->tree));
 }
 
 /**
@@ -435,9 +435,9 @@ void sroce_kept_take(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_
 	discharge(qp, kept, late, late->next ?: next_run(late));
 	if (late->next) {
 		late->next->tail = late->tail;
-		rb_replace_node(&late->node, &late->next->node, &kept->tree);
+		rb_replace_node_cached(&late->node, &late->next->node, &kept->tree);
 	} else {
-		rb_erase(&late->node, &kept->tree);
+		rb_erase_cached(&late->node, &kept->tree);
 	}
 	if (kept->last == late)
 		kept->last = late->next;

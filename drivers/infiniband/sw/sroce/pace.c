@@ -134,9 +134,11 @@ bool sroce_cwnd_open(struct sroce_qp *qp)
 	struct sroce_cwnd *w = &sq->cwnd;
 	/* of a READ that is being answered, a part is not spare any more */
 	const u32 behind = sq->sweep.arrived - min(sq->sweep.arrived, sq->sweep.spare);
+	u32 limit = w->limit;
 
-	if (sq->flight - min(sq->flight, behind) < w->limit &&
-	    sq->flight < w->most)
+	if (unlikely(sq->sweep.num == WIRE_GAPS_MAX) && sroce_gaps_full(sq))
+		limit *= 4;
+	if (sq->flight - min(sq->flight, behind) < limit && sq->flight < w->most)
 		return true;
 	w->full = true;
 	return false;

@@ -1032,6 +1032,9 @@ static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
 	if (kept == SROCE_KEPT_TWICE) {
 		sroce_qp_count(qp, DUPLICATE);
 		rq->twice++;
+	} else if (kept == SROCE_KEPT_NOT) {
+		/* what has aged makes room for the next one */
+		sroce_kept_expire(qp);
 	}
 	if (opens && kept == SROCE_KEPT_APART)
 		report(rq);
@@ -1265,6 +1268,34 @@ static bool recv_take(struct sroce_qp *qp, struct sroce_rx *rx)
 	return !rq->fault.active;
 }
 
+/* Of the packet that would go on with the message under way; 0 if there is none */
+static u8 middle_opcode(const struct sroce_qp *qp)
+{
+	const struct sroce_rq *rq = &qp->rq;
+
+	if (qp->state < IB_QPS_RTR || qp->state == IB_QPS_ERR || rq->fault.active ||
+	    qp->transport == WIRE_XRC || (qp->transport == WIRE_UC && rq->drop))
+		return 0;
+	switch (rq->op) {
+	case SROCE_RECV_WRITE:
+		return qp->transport | WIRE_WRITE_MIDDLE;
+	case SROCE_RECV_SEND:
+		return qp->transport | WIRE_SEND_MIDDLE;
+	default:
+		return 0;
+	}
+}
+
+/* What is kept is mostly the middle of a message. Return: false if recv_take() has to see it. */
+static bool kept_middle(struct sroce_qp *qp, const struct sroce_rx *rx)
+{
+	const struct wire_pkt *pkt = &rx->pkt;
+
+	return pkt->psn == qp->rq.epsn && !qp->rq.filled && pkt->payload_len == qp->mtu &&
+	       rx->payload.left >= qp->mtu && pkt->opcode == middle_opcode(qp) &&
+	       sroce_recv_middle(qp, rx->payload.data, pkt->ackreq);
+}
+
 /*
  * Something is kept: take what is in order by now, as if it came now. The
  * requester learns at once how far that goes, and what is missing next.
@@ -1278,7 +1309,7 @@ static void recv_kept(struct sroce_qp *qp)
 	while ((late = sroce_kept_expire(qp)) &&
 	       wire_psn_diff(late->rx.pkt.psn, rq->epsn) <= 0) {
 		sroce_kept_take(qp, &rq->kept, late);
-		if (!recv_take(qp, &late->rx)) {
+		if (!kept_middle(qp, &late->rx) && !recv_take(qp, &late->rx)) {
 			/* it came before all that wait for memory since */
 			if (!sroce_wait_again(qp, late))
 				sroce_qp_count(qp, RX_LATE_DROPPED);
@@ -1317,8 +1348,12 @@ void sroce_recv_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	struct sroce_rq *rq = &qp->rq;
 
+	const u32 from = rq->epsn;
+
 	if (!rq->fault.active && recv_take(qp, rx)) {
-		if (unlikely(rq->kept.num))
+		/* one that came early itself makes nothing due */
+		if (unlikely(rq->kept.num) &&
+		    (rq->epsn != from || (rq->respond && !rq->nak_sent)))
 			recv_kept(qp);
 		return;
 	}
@@ -1357,19 +1392,7 @@ static bool middle_place(struct sroce_qp *qp, u32 len, u64 *addr)
  */
 u8 sroce_recv_expects(const struct sroce_qp *qp)
 {
-	const struct sroce_rq *rq = &qp->rq;
-
-	if (qp->state < IB_QPS_RTR || qp->state == IB_QPS_ERR || rq->fault.active || rq->kept.num ||
-	    qp->transport == WIRE_XRC || (qp->transport == WIRE_UC && rq->drop))
-		return 0;
-	switch (rq->op) {
-	case SROCE_RECV_WRITE:
-		return qp->transport | WIRE_WRITE_MIDDLE;
-	case SROCE_RECV_SEND:
-		return qp->transport | WIRE_SEND_MIDDLE;
-	default:
-		return 0;
-	}
+	return qp->rq.kept.num ? 0 : middle_opcode(qp);
 }
 
 /**
@@ -1378,7 +1401,7 @@ u8 sroce_recv_expects(const struct sroce_qp *qp)
  * @payload: a path MTU of bytes
  * @ackreq: BTH acknowledge request
  *
- * Softirq. For a run of packets with the opcode of sroce_recv_expects(), each
+ * Bottom halves are off. For a run of packets with the opcode of middle_opcode(), each
  * of the PSN that is expected: they differ in nothing else, and what has been
  * checked for the first is so for them.
  *

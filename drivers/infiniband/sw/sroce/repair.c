@@ -165,11 +165,15 @@ void sroce_repair_oldest(struct sroce_qp *qp)
 static bool under_way(const struct sroce_sq *sq)
 {
 	const struct sroce_repair *r = &sq->repair;
-	const ktime_t now = ktime_get();
+	const bool out = r->out && wire_psn_diff(sq->psn_una, r->end) < 0;
+	ktime_t now;
 
-	return r->due || sroce_gaps_under_way(sq, now) ||
-	       (r->out && wire_psn_diff(sq->psn_una, r->end) < 0 &&
-		!sroce_gaps_overtaken(sq, r->sent, r->behind, now));
+	/* every response behind one that is missing asks: mostly, the clock need not be looked at */
+	if (r->due || (out && !sroce_gaps_passed(sq, r->behind)))
+		return true;
+	now = ktime_get();
+	return sroce_gaps_under_way(sq, now) ||
+	       (out && !sroce_gaps_overtaken(sq, r->sent, r->behind, now));
 }
 
 /**

@@ -751,7 +751,7 @@ struct sroce_held {
  * @held_page: that the data of the last one is in
  */
 struct sroce_kept {
-	struct rb_root tree;
+	struct rb_root_cached tree;
 	struct sroce_late *last;
 	u32 num;
 	u32 bytes;
@@ -2250,6 +2250,8 @@ void sroce_gaps_request(struct sroce_qp *qp, u32 psn);
 void sroce_gaps_sent(const struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now);
 void sroce_gaps_arrived(struct sroce_sq *sq, u32 psn);
 bool sroce_gaps_came(struct sroce_sq *sq, u32 psn);
+bool sroce_gaps_full(const struct sroce_sq *sq);
+bool sroce_gaps_passed(const struct sroce_sq *sq, u32 behind);
 bool sroce_gaps_overtaken(const struct sroce_sq *sq, ktime_t sent, u32 behind, ktime_t now);
 void sroce_gaps_moved(struct sroce_qp *qp, u32 num);
 bool sroce_gaps_under_way(const struct sroce_sq *sq, ktime_t now);
