@@ -19,8 +19,9 @@
 #define BELLS_ENTRIES	256
 #define BELLS_LINGER	128
 
-/* Answered in a row, of which each may send half a MiB: then others have the CPU. */
-#define BELLS_TURN	8
+/* Answered in a row, until they have sent so much: then the stack has the CPU, and others. */
+#define BELLS_TURN	16
+#define BELLS_TURN_BYTES	(64U << 10)
 
 /* Times in a row that they have waited for a program that did not poll, and one is given up */
 #define BELLS_MAX_DOUBTS	2
@@ -36,11 +37,15 @@ static struct sroce_bells *ibuc_bells(struct ib_ucontext *ibuc)
 	return &container_of(ibuc, struct sroce_ucontext, ibuc)->bells;
 }
 
-/* The next number in the ring, each for one taker: threads may ring at once. */
-static bool bells_pop(struct sroce_bells *b, u32 *qpn)
+/*
+ * The next number in the ring, each for one taker: threads may ring at once. @then: most likely the
+ * one after that; 0 for none.
+ */
+static bool bells_pop(struct sroce_bells *b, u32 *qpn, u32 *then)
 {
 	u32 left;
 
+	*then = 0;
 	spin_lock_bh(&b->lock);
 	if (!queue_avail(&b->q, b->cons, &left)) {
 		b->cons += left;
@@ -48,27 +53,78 @@ static bool bells_pop(struct sroce_bells *b, u32 *qpn)
 	}
 	if (left)
 		*qpn = READ_ONCE(*(u32 *)queue_entry(&b->q, b->cons++));
+	if (left > 1)
+		*then = READ_ONCE(*(u32 *)queue_entry(&b->q, b->cons));
 	/* the number is read before its entry may be used again */
 	smp_store_release(&b->q.ring->cons, b->cons);
 	spin_unlock_bh(&b->lock);
 	return left;
 }
 
-/* See to what the ring names, a turn of it at most. Return: how many. */
-static u32 bells_turn(struct sroce_bells *b)
+/* The next queue pair in the ring that is of this context, with a reference; @n counts numbers. */
+static struct sroce_qp *bells_next(struct sroce_bells *b, u32 *n)
 {
-	u32 qpn, n;
+	struct sroce_qp *qp;
+	u32 qpn, then;
 
-	for (n = 0; n < BELLS_TURN && bells_pop(b, &qpn); n++) {
-		struct sroce_qp *qp = sroce_qp_get(qpn);
+	while (*n < BELLS_TURN && bells_pop(b, &qpn, &then)) {
+		++*n;
+		rcu_read_lock();
+		sroce_qp_prefetch(then, true);
+		rcu_read_unlock();
+		qp = sroce_qp_get(qpn);
+		if (qp && qp->ibuc && ibuc_bells(qp->ibuc) == b)
+			return qp;
+		if (qp)
+			sroce_qp_put(qp);
+	}
+	return NULL;
+}
 
-		if (!qp)
-			continue;
-		if (qp->ibuc && ibuc_bells(qp->ibuc) == b) {
-			sroce_doorbell_answer(qp);
-			WRITE_ONCE(b->qpn, qpn);
+static void bells_answered(struct sroce_qp *qp)
+{
+	sroce_doorbell_end(qp);
+	sroce_qp_put(qp);
+}
+
+/*
+ * See to what the ring names, a turn of it at most. As of one queue pair that has much to send, the
+ * stack gets to deliver it after some of it: not after each one's request. Return: how many
+ * numbers there were; @more says whether there may be others.
+ */
+static u32 bells_turn(struct sroce_bells *b, bool *more)
+{
+	struct sroce_qp *qp, *rung[BELLS_TURN];
+	u32 i, n = 0, num = 0, bytes = 0;
+	unsigned long due = 0;
+
+	*more = true;
+	local_bh_disable();
+	while (bytes < BELLS_TURN_BYTES) {
+		qp = bells_next(b, &n);
+		if (!qp) {
+			*more = n == BELLS_TURN;
+			break;
 		}
-		sroce_qp_put(qp);
+		sroce_doorbell_begin(qp);
+		/* one that has not done all in its turn ends this one */
+		if (sroce_send_some(qp, &bytes)) {
+			__set_bit(num, &due);
+			bytes = BELLS_TURN_BYTES;
+		}
+		rung[num++] = qp;
+	}
+	local_bh_enable();
+	if (num)
+		WRITE_ONCE(b->qpn, rung[num - 1]->num->qpn);
+	/* who has more to send keeps nobody waiting */
+	for (i = 0; i < num; i++) {
+		if (!test_bit(i, &due))
+			bells_answered(rung[i]);
+	}
+	for_each_set_bit(i, &due, num) {
+		sroce_qp_kick(rung[i]);
+		bells_answered(rung[i]);
 	}
 	return n;
 }
@@ -76,13 +132,13 @@ static u32 bells_turn(struct sroce_bells *b)
 /* See to all that the ring names, one round of it at most. Process context. Return: how many. */
 static u32 bells_drain(struct sroce_bells *b)
 {
-	u32 n = 0, num;
+	bool more;
+	u32 n = 0;
 
 	do {
-		num = bells_turn(b);
-		n += num;
+		n += bells_turn(b, &more);
 		cond_resched();
-	} while (num == BELLS_TURN && n < BELLS_ENTRIES && !fatal_signal_pending(current));
+	} while (more && n < BELLS_ENTRIES && !fatal_signal_pending(current));
 	return n;
 }
 
@@ -172,7 +228,9 @@ void sroce_bells_ring(struct ib_ucontext *ibuc, struct sroce_qp *qp)
 	atomic_inc(&b->ringing);
 	sroce_doorbell_start();
 	if (qp) {
-		lone = sroce_doorbell_answer(qp);
+		sroce_doorbell_begin(qp);
+		sroce_qp_kick(qp);
+		lone = sroce_doorbell_end(qp);
 		WRITE_ONCE(b->qpn, qp->num->qpn);
 	}
 	n = bells_drain(b);
@@ -270,11 +328,13 @@ static void bells_late(struct sroce_bells *b)
 static void bells_task(struct sroce_task *task)
 {
 	struct sroce_bells *b = container_of(task, struct sroce_bells, task);
+	bool more;
 
 	if (test_and_clear_bit(SROCE_BELLS_LATE, &b->flags))
 		bells_late(b);
 	/* who still has the ring mapped could keep this going for ever */
-	if ((bells_turn(b) == BELLS_TURN || bells_rest(b)) && !READ_ONCE(b->ends))
+	bells_turn(b, &more);
+	if ((more || bells_rest(b)) && !READ_ONCE(b->ends))
 		sroce_task_schedule(&b->task);
 }
 

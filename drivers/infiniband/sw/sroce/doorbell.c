@@ -258,14 +258,12 @@ enum hrtimer_restart sroce_doorbell_timer(struct hrtimer *timer)
 }
 
 /**
- * sroce_doorbell_answer - a program has posted and says so
- * @qp: queue pair
+ * sroce_doorbell_begin - a program has posted and says so
+ * @qp: queue pair; what it has posted is to be seen to, and then sroce_doorbell_end() is due
  *
  * Process context, or softirq for one whose number has waited (bells.c).
- *
- * Return: it was a lone request, as far as this queue pair is concerned.
  */
-bool sroce_doorbell_answer(struct sroce_qp *qp)
+void sroce_doorbell_begin(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 
@@ -274,7 +272,17 @@ bool sroce_doorbell_answer(struct sroce_qp *qp)
 		WRITE_ONCE(qp->num->ringer, task_pid_nr(current));
 	set_bit(SROCE_SQ_RANG, &sq->flags);
 	set_bit(SROCE_SQ_RINGING, &sq->flags);
-	sroce_qp_kick(qp);
+}
+
+/**
+ * sroce_doorbell_end - what a program had posted has been seen to
+ * @qp: queue pair
+ *
+ * Return: it was a lone request, as far as this queue pair is concerned.
+ */
+bool sroce_doorbell_end(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
 
 	/* time counts from here, after all that the stack has done in this call */
 	WRITE_ONCE(sq->stream.rung, ktime_get());
@@ -294,7 +302,7 @@ bool sroce_doorbell_answer(struct sroce_qp *qp)
 /**
  * sroce_doorbell_start - forget who has been sent something on this CPU
  *
- * Process context, before sroce_doorbell_answer().
+ * Process context, before sroce_doorbell_begin().
  */
 void sroce_doorbell_start(void)
 {
@@ -306,7 +314,7 @@ void sroce_doorbell_start(void)
  * sroce_doorbell_hand_over - a lone request has been answered, perhaps by who waits for this CPU
  * @qp: the queue pair rung for
  *
- * Process context, after sroce_doorbell_answer().
+ * Process context, after sroce_doorbell_end().
  *
  * Return: others may have run meanwhile. That time was not the program's.
  */

@@ -897,9 +897,13 @@ static void rx_segment(struct rx_burst *rx, u32 len)
 	u8 hdr[WIRE_MAX_HDR_LEN];
 	struct sroce_rx_pos pos = rx->pos;
 	struct sroce_rx packet;
+	bool known;
 
 	sroce_rx_copy(&pos, hdr, min_t(u32, len, sizeof(hdr)));
-	if (wire_parse(hdr, len, &packet.pkt) != WIRE_OK) {
+	known = wire_parse(hdr, len, &packet.pkt) == WIRE_OK;
+	if (known && packet.pkt.qpn != rx->qpn)
+		sroce_qp_prefetch(packet.pkt.qpn, packet.pkt.op->flags & WIRE_RESPONSE);
+	if (!known) {
 		sroce_count(rx->sdev, RX_MALFORMED);
 	} else if (!rx->self && !rx_icrc(rx, hdr, len)) {
 		sroce_count(rx->sdev, RX_ICRC);

@@ -102,6 +102,39 @@ struct sroce_qp *sroce_qp_get(u32 qpn)
 	return qp;
 }
 
+static void prefetch_lines(const void *from, size_t len)
+{
+	size_t off;
+
+	for (off = 0; off < len; off += L1_CACHE_BYTES)
+		prefetch(from + off);
+}
+
+/**
+ * sroce_qp_prefetch - a queue pair will be looked at soon
+ * @qpn: its number, or any other; RCU is held
+ * @sends: at its send side, for a response or a doorbell; else at its receive side, for a request
+ *
+ * Of many queue pairs none is in the caches. A packet's ICRC is checked meanwhile.
+ */
+void sroce_qp_prefetch(u32 qpn, bool sends)
+{
+	const struct sroce_qpn *num = xa_load(&sroce_qps, qpn);
+	const struct sroce_qp *qp = num ? num->qp : NULL;
+
+	if (!qp)
+		return;
+	prefetch(&qp->ibqp);
+	prefetch(&qp->ibqp.qp_type);
+	prefetch(&qp->num);
+	prefetch(&qp->state);
+	prefetch(&qp->mtu);
+	if (sends)
+		prefetch_lines(&qp->sq, offsetofend(struct sroce_sq, path));
+	else
+		prefetch_lines(&qp->rq, offsetof(struct sroce_rq, parts));
+}
+
 /**
  * sroce_qp_put - the end of sroce_qp_get()
  * @qp: queue pair

@@ -1389,8 +1389,11 @@ void sroce_send_fault_done(struct sroce_qp *qp, int err)
 	sroce_send_run(qp);
 }
 
-/* One turn. Return: there is more, and others should have the CPU first. */
-static bool send_turn(struct sroce_qp *qp)
+/*
+ * One turn; what it sends is added to @bytes. Return: there is more, and others should have the CPU
+ * first.
+ */
+static bool send_turn(struct sroce_qp *qp, u32 *bytes)
 {
 	struct send_turn turn = {
 		.qp = qp,
@@ -1409,6 +1412,7 @@ static bool send_turn(struct sroce_qp *qp)
 
 	if (READ_ONCE(qp->state) == IB_QPS_RTS || READ_ONCE(qp->state) == IB_QPS_SQD)
 		send_packets(&turn);
+	*bytes += turn.left.bytes;
 	/* sent to its own address, it is acknowledged: say so before others go on from there */
 	sroce_ack_run(qp);
 	if (READ_ONCE(qp->state) == IB_QPS_ERR || READ_ONCE(qp->state) == IB_QPS_SQE)
@@ -1427,7 +1431,7 @@ static bool send_turn(struct sroce_qp *qp)
  * A turn, if there is something to do and nobody else is at it. Return: there
  * is more. Between two turns the stack gets the CPU, unless it called.
  */
-static bool run_once(struct sroce_qp *qp)
+static bool run_once(struct sroce_qp *qp, u32 *bytes)
 {
 	struct sroce_sq *sq = &qp->sq;
 	bool more = false;
@@ -1438,7 +1442,7 @@ static bool run_once(struct sroce_qp *qp)
 	    !test_and_set_bit_lock(SROCE_SQ_OWNED, &sq->flags)) {
 		/* the note first: with another state, whoever made it ERR leaves one */
 		if (test_and_clear_bit(SROCE_SQ_WORK, &sq->flags) &&
-		    READ_ONCE(qp->state) >= IB_QPS_RTS && send_turn(qp))
+		    READ_ONCE(qp->state) >= IB_QPS_RTS && send_turn(qp, bytes))
 			set_bit(SROCE_SQ_WORK, &sq->flags);
 		clear_bit_unlock(SROCE_SQ_OWNED, &sq->flags);
 		/* a note left while we were leaving is seen by one of the two */
@@ -1465,6 +1469,7 @@ void sroce_send_run(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	int turns = softirq_count() ? SEND_TURNS_SOFTIRQ : SEND_TURNS_PROCESS;
+	u32 bytes = 0;
 
 	/* XRC TGT queue pairs have none */
 	if (!sq->q.ring)
@@ -1472,10 +1477,32 @@ void sroce_send_run(struct sroce_qp *qp)
 	/* what is to be seen before the note: it is taken by who has no other lock of ours */
 	smp_mb__before_atomic();
 	set_bit(SROCE_SQ_WORK, &sq->flags);
-	while (turns && run_once(qp))
+	while (turns && run_once(qp, &bytes))
 		turns--;
 	if (!turns)
 		sroce_task_schedule(&sq->task);
+}
+
+/**
+ * sroce_send_some - see to a send side, for a turn
+ * @qp: queue pair
+ * @bytes: what it has sent is added
+ *
+ * As sroce_send_run(). For who sees to several: with bottom halves off, the stack gets the CPU when
+ * all have sent something.
+ *
+ * Return: sroce_qp_kick() is due.
+ */
+bool sroce_send_some(struct sroce_qp *qp, u32 *bytes)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	if (!sq->q.ring)
+		return false;
+	/* as there */
+	smp_mb__before_atomic();
+	set_bit(SROCE_SQ_WORK, &sq->flags);
+	return run_once(qp, bytes) || READ_ONCE(qp->state) == IB_QPS_ERR;
 }
 
 /**

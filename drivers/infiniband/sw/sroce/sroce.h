@@ -2031,6 +2031,7 @@ int sroce_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 void sroce_qp_init(void);
 struct sroce_qp *sroce_qp_get(u32 qpn);
+void sroce_qp_prefetch(u32 qpn, bool sends);
 void sroce_qp_put(struct sroce_qp *qp);
 void sroce_qpn_put(struct sroce_qpn *num);
 void sroce_qpn_wait(void);
@@ -2064,7 +2065,8 @@ void sroce_bells_help(struct ib_ucontext *ibuc);
 
 /* doorbell.c */
 void sroce_doorbell_start(void);
-bool sroce_doorbell_answer(struct sroce_qp *qp);
+void sroce_doorbell_begin(struct sroce_qp *qp);
+bool sroce_doorbell_end(struct sroce_qp *qp);
 bool sroce_doorbell_hand_over(struct sroce_qp *qp);
 void sroce_doorbell_help(bool awaits);
 bool sroce_doorbell_waited(struct sroce_qp *qp);
@@ -2088,6 +2090,7 @@ bool sroce_send_awaits(const struct sroce_sq *sq, u32 index);
 
 /* send.c */
 void sroce_send_run(struct sroce_qp *qp);
+bool sroce_send_some(struct sroce_qp *qp, u32 *bytes);
 void sroce_send_claim(struct sroce_qp *qp);
 void sroce_send_release(struct sroce_qp *qp);
 void sroce_send_task(struct sroce_task *task);
