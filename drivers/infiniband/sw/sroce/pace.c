@@ -26,11 +26,12 @@
 /* Acknowledgements that are asked for in a window */
 #define WINDOW_ASKS		4U
 
-/*
- * Where a queue has overflowed, and round trips are at least this long, one in so long: what
- * one lets go leaves as a burst, which that queue has no room for.
- */
+/* A long way */
 #define SLOW_NS			NSEC_PER_MSEC
+/*
+ * Where a queue has overflowed there, one acknowledgement in so long: what one lets go leaves as a
+ * burst, which that queue has no room for.
+ */
 #define ASK_NS			(200ULL * NSEC_PER_USEC)
 #define ASK_MIN			2ULL
 /* and for so long after it did */
@@ -262,13 +263,20 @@ static u32 growth(const struct sroce_cwnd *w)
 	return 1 + w->pkts / 64;
 }
 
+/* On a long way, as long as nothing has been cut, nor queues: there a window that doubles saves time. */
+static bool slow_start(const struct sroce_cwnd *w)
+{
+	return w->ssthresh == U32_MAX && rtt_least(w) >= SLOW_NS && !rtt_beyond(w, 4);
+}
+
 /**
  * sroce_cwnd_rtt - a round trip has been measured
  * @qp: queue pair; the caller owns its send side
  * @ns: nanoseconds that it took
  *
  * A window that was full grows: up to SROCE_SEND_WINDOW in any case, and beyond
- * that up to half as much again as is delivered in the least round trip.
+ * that up to half as much again as is delivered in the least round trip; three times
+ * as much where slow_start() says so.
  */
 void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns)
 {
@@ -285,7 +293,8 @@ void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns)
 		return;
 	}
 	w->full = false;
-	limit = max_t(u32, SROCE_SEND_WINDOW / qp->mtu, most_fits(w) * 3 / 2);
+	limit = most_fits(w) * 3 / (slow_start(w) ? 1 : 2);
+	limit = max_t(u32, SROCE_SEND_WINDOW / qp->mtu, limit);
 	limit = min(limit, most);
 	if (w->pkts == limit) {
 		if (w->sparing)
