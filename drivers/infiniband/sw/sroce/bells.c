@@ -81,12 +81,6 @@ static struct sroce_qp *bells_next(struct sroce_bells *b, u32 *n)
 	return NULL;
 }
 
-static void bells_answered(struct sroce_qp *qp)
-{
-	sroce_doorbell_end(qp);
-	sroce_qp_put(qp);
-}
-
 /*
  * See to what the ring names, a turn of it at most. As of one queue pair that has much to send, the
  * stack gets to deliver it after some of it: not after each one's request. Return: how many
@@ -96,35 +90,23 @@ static u32 bells_turn(struct sroce_bells *b, bool *more)
 {
 	struct sroce_qp *qp, *rung[BELLS_TURN];
 	u32 i, n = 0, num = 0, bytes = 0;
-	unsigned long due = 0;
+	bool due = false;
 
-	*more = true;
 	local_bh_disable();
-	while (bytes < BELLS_TURN_BYTES) {
-		qp = bells_next(b, &n);
-		if (!qp) {
-			*more = n == BELLS_TURN;
-			break;
-		}
+	while (!due && bytes < BELLS_TURN_BYTES && (qp = bells_next(b, &n))) {
 		sroce_doorbell_begin(qp);
-		/* one that has not done all in its turn ends this one */
-		if (sroce_send_some(qp, &bytes)) {
-			__set_bit(num, &due);
-			bytes = BELLS_TURN_BYTES;
-		}
+		due = sroce_send_some(qp, &bytes);
 		rung[num++] = qp;
 	}
 	local_bh_enable();
-	if (num)
-		WRITE_ONCE(b->qpn, rung[num - 1]->num->qpn);
-	/* who has more to send keeps nobody waiting */
+	*more = due || bytes >= BELLS_TURN_BYTES || n == BELLS_TURN;
 	for (i = 0; i < num; i++) {
-		if (!test_bit(i, &due))
-			bells_answered(rung[i]);
-	}
-	for_each_set_bit(i, &due, num) {
-		sroce_qp_kick(rung[i]);
-		bells_answered(rung[i]);
+		/* the others do not wait for what the last one has beyond its turn */
+		if (due && i + 1 == num)
+			sroce_qp_kick(rung[i]);
+		WRITE_ONCE(b->qpn, rung[i]->num->qpn);
+		sroce_doorbell_end(rung[i]);
+		sroce_qp_put(rung[i]);
 	}
 	return n;
 }
