@@ -847,20 +847,6 @@ call() { # PORT SERVER-COMMAND -- CLIENT-COMMAND
 	client_and_server stays "$@"
 }
 
-# It may have called before it would be let in, and found no such service: then once more.
-client() { # COMMAND...
-	local rc _
-
-	for _ in 1 2; do
-		# shellcheck disable=SC2046 # a command
-		timeout -k 5 $((120 * ${RUN_PATIENCE:-1})) $(host_by $cm_client) "$@" >"$TMP/client" 2>&1
-		rc=$?
-		[ $rc != 0 ] && grep -Eq 'REJECTED; error: 8|UNREACHABLE; error: 1' "$TMP/client" || break
-	done
-	cat "$TMP/client"
-	return $rc
-}
-
 client_and_server() { # [stays] PORT SERVER-COMMAND -- CLIENT-COMMAND
 	local stays=$1 port=$2 cmd=() rc
 
@@ -871,7 +857,8 @@ client_and_server() { # [stays] PORT SERVER-COMMAND -- CLIENT-COMMAND
 	done
 	shift
 	serve "$port" "${cmd[@]}" || return 1
-	client "$@"
+	# shellcheck disable=SC2046 # a command
+	timeout -k 5 $((120 * ${RUN_PATIENCE:-1})) $(host_by $cm_client) "$@"
 	rc=$?
 	if [ "$stays" ]; then
 		kill "$server" || { rc=1; cat "$TMP/server"; }
