@@ -78,18 +78,6 @@ upper_goes() { # NAME NETWORK COMMAND...
 	is "$(links_here | tr '\n' ' ')" "roce0 roce1 " "$name: the links stay"
 }
 
-cm_pair() { # CLIENT SERVER ADDRESS
-	local server rc
-
-	timeout 60 ip netns exec "$2" rping -s -a "$3" -C 5 >"$TMP/server" 2>&1 &
-	server=$!
-	wait_for 30 eval 'rdma resource show cm_id | grep -q "state LISTEN"'
-	timeout 60 ip netns exec "$1" rping -c -a "$3" -C 5 -V
-	rc=$?
-	wait_pid 30 $server
-	return $rc
-}
-
 host_ns a
 host_ns b
 ip link add v0 netns a type veth peer name v1 netns b
@@ -142,8 +130,12 @@ for type in vlan macvlan; do
 	if [ $type = macvlan ]; then
 		rdma_add w roce5 x0
 		gid_wait roce5 192.168.77.1
-		run "a link of its own: it is called by RDMA CM" cm_pair b w 192.168.77.1
-		run "a link of its own: it calls by RDMA CM" cm_pair w b 192.168.77.2
+		cm_client=b cm_server=w
+		run "a link of its own: it is called by RDMA CM" pair 7174 rping -s -a 192.168.77.1 -C 5 -- \
+			rping -c -a 192.168.77.1 -C 5 -V
+		cm_client=w cm_server=b
+		run "a link of its own: it calls by RDMA CM" pair 7174 rping -s -a 192.168.77.2 -C 5 -- \
+			rping -c -a 192.168.77.2 -C 5 -V
 		rdma link del roce5
 		# the core says each in the log
 		said=$(dmesg | grep -c "GID add failed") start=$SECONDS
