@@ -330,6 +330,11 @@ bool has_flush(struct end *e);
 
 /* Seconds after which what is kept before its turn is dropped: KEPT_MAX_AGE in keep.c */
 #define KEPT_AGE 20
+/*
+ * The milliseconds that this is at least: age is counted in jiffies, and where a host is busy, those
+ * were behind the clock as the packet came.
+ */
+#define AGED_MS (KEPT_AGE * 1000 - 250)
 
 /* A limit for what should have happened long ago on the slowest machine */
 #define PATIENCE (30.0 * patience_times())

@@ -355,8 +355,8 @@ static void aged(void)
 	forge_behind(&p, key);
 	got = when_dropped(before.dropped, dropped);
 	is(got.dropped - before.dropped, 2, "they are dropped when they are old");
-	between((dropped[0] - forged[0]) * 1e3, KEPT_AGE * 1000, most, "ms until the first is");
-	between((dropped[1] - forged[1]) * 1e3, KEPT_AGE * 1000, most, "ms until the second is");
+	between((dropped[0] - forged[0]) * 1e3, AGED_MS, most, "ms until the first is");
+	between((dropped[1] - forged[1]) * 1e3, AGED_MS, most, "ms until the second is");
 	for (int i = 0; i < 8; i++)
 		if (!served(&p, IBV_WR_RDMA_WRITE, MTU))
 			die("no WRITE");
@@ -390,15 +390,15 @@ static void aged_responses(void)
 		die("modify_qp");
 	pair_request(&p, IBV_WR_RDMA_READ, CHUNK);
 	before = count(&ea);
+	forged = now();
 	forge_pkt(forgers[1], &p, 1, READ_RESPONSE_MIDDLE, psn + 2, body, MTU);
 	wait_counter(&ea, "rx_kept", before.kept);
-	forged = now();
 	end = forged + 3 * KEPT_AGE * patience_times();
 	do {
 		sleep_ms(10);
 		got = count(&ea);
 	} while (got.dropped == before.dropped && now() < end);
-	between((now() - forged) * 1e3, KEPT_AGE * 1000, most, "ms until a response is dropped");
+	between((now() - forged) * 1e3, AGED_MS, most, "ms until a response is dropped");
 	is(got.dropped - before.dropped, 1, "it is counted");
 	qp_connect(p.qp[1], &eb, p.psn[1], &(struct peer) {
 		.qpn = p.qp[0]->qp_num, .psn = psn, .gid = ea.gid }, &p.conn);
