@@ -147,6 +147,14 @@ for type in vlan macvlan; do
 		ip -n a addr del 192.168.80.1/24 dev v0
 		said=$(($(dmesg | grep -c "GID add failed") - said))
 		between $said 1 $((32 * ((SECONDS - start) / 5 + 2))) "a hundred addresses there: lines in the log"
+		rdma link del roce0
+		link_add a roce0 v0
+		# they are offered before this
+		ip -n a addr add 192.168.80.1/24 dev v0
+		gid_wait roce0 192.168.80.1
+		ip -n a addr del 192.168.80.1/24 dev v0
+		is "$(cat /sys/class/infiniband/roce0/ports/1/gids/* | grep -c ffff:0a00:00)" 0 \
+			"a link that is made when they are there has none of them"
 	fi
 	ip netns del w
 	ip -n b link del x1

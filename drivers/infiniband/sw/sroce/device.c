@@ -290,7 +290,8 @@ static enum rdma_link_layer sroce_get_link_layer(struct ib_device *ibdev, u32 po
  */
 static int sroce_add_gid(const struct ib_gid_attr *attr, void **context)
 {
-	const struct net *net = READ_ONCE(to_sdev(attr->device)->net);
+	struct sroce_dev *sdev = to_sdev(attr->device);
+	const struct net *net = READ_ONCE(sdev->net);
 	const struct net_device *ndev;
 	bool ours;
 
@@ -298,8 +299,13 @@ static int sroce_add_gid(const struct ib_gid_attr *attr, void **context)
 	ndev = rcu_dereference(attr->ndev);
 	ours = ndev && net_eq(dev_net(ndev), net);
 	rcu_read_unlock();
-	/* the core says each refusal in the log: who makes more of them has it the core's way */
-	return ours || !__ratelimit(&to_sdev(attr->device)->refusals) ? 0 : -EOPNOTSUPP;
+	if (ours)
+		return 0;
+	/*
+	 * The core says each refusal in the log. What is there when the link is made is said once or
+	 * twice; who makes more of them after that has it the core's way.
+	 */
+	return READ_ONCE(sdev->gids_known) && !__ratelimit(&sdev->refusals) ? 0 : -EOPNOTSUPP;
 }
 
 static int sroce_del_gid(const struct ib_gid_attr *attr, void **context)

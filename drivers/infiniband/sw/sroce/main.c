@@ -74,6 +74,7 @@ static void gids_work(struct work_struct *work)
 	struct sroce_dev *sdev = container_of(work, struct sroce_dev, gids_work);
 
 	rdma_roce_rescan_device(&sdev->ibdev);
+	WRITE_ONCE(sdev->gids_known, true);
 	ib_device_put(&sdev->ibdev);
 }
 
@@ -281,6 +282,7 @@ int sroce_enable_driver(struct ib_device *ibdev)
 	if (ndev && ndev->reg_state == NETREG_REGISTERED &&
 	    net_eq(dev_net(ndev), sdev->net) && ndev->ifindex == sdev->ifindex) {
 		sdev->port_up = sroce_port_up(ndev);
+		WRITE_ONCE(sdev->gids_known, false);
 		/* addr_event() and the notifier did not find it */
 		follow_too(ibdev, &sdev->gids_work);
 		follow_too(ibdev, &sdev->rate_work);

@@ -275,7 +275,8 @@ struct sroce_pma {
  * @num_xrcd: XRC domains
  * @num_wq: work queues
  * @num_ind_tbl: indirection tables
- * @refusals: of GIDs, which the core says in the log
+ * @gids_known: what there was when the link was made or moved has been offered by the core
+ * @refusals: of GIDs since, which the core says in the log
  * @kept_bytes: pinned by what queue pairs keep before its turn, or until its memory is there
  * @kept_work: looks for those that have aged
  * @flows: flow steering
@@ -320,6 +321,7 @@ struct sroce_dev {
 	atomic_t num_xrcd;
 	atomic_t num_wq;
 	atomic_t num_ind_tbl;
+	bool gids_known;
 	struct ratelimit_state refusals;
 	atomic_long_t kept_bytes;
 	struct delayed_work kept_work;
