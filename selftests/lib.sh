@@ -829,7 +829,9 @@ serve() { # PORT COMMAND...
 
 # shellcheck disable=SC2046 # a command
 listens() { # PORT
-	rdma resource show cm_id 2>/dev/null | grep "state LISTEN" | grep -q ":$1 " ||
+	# in the mode "exclusive", the device may be where the server is
+	{ rdma resource show cm_id; $(host_by $cm_server) rdma resource show cm_id; } 2>/dev/null |
+		grep "state LISTEN" | grep -q ":$1 " ||
 		ss -Hltn $([ $cm_server = - ] || echo "-N $cm_server") "sport = :$1" | grep -q .
 }
 

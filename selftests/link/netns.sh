@@ -9,7 +9,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-need ss
+need ss rping
 need_bin gone xfer
 load_module
 hosts_up
@@ -90,6 +90,30 @@ for i in 1 2 3 4 5; do
 done
 is "$moves" 5 "moved under programs: they end in error" || diag "$(cat "$TMP/program")"
 run "and data again" two_xfers -n 50
+
+# --- RDMA CM, which binds a listener to the first link that it was told of
+
+probe bridge
+probe rdma_ucm
+if ip -n b link add br1 type bridge 2>/dev/null; then
+	ip -n b link set v1 master br1
+	ip -n b link set br1 up
+	ip -n b addr add 192.168.79.2/24 dev br1
+	ip -n a addr add 192.168.79.1/24 dev v0
+	in_ns b rdma link add roce9 type "$TYPE" netdev br1 || bail "no link on a bridge"
+	there b roce9 || rdma dev set roce9 netns b
+	for link in roce1 roce9; do
+		in_ns b rdma dev set $link netns a
+		in_ns a rdma dev set $link netns b
+		run "the bridge's address, when $link is the last" pair 7174 \
+			rping -s -a 192.168.79.2 -C 5 -- rping -c -a 192.168.79.2 -C 5 -V
+	done
+	in_ns b rdma link del roce9
+	ip -n b link del br1
+	ip -n a addr del 192.168.79.1/24 dev v0
+else
+	skip "the bridge's address" "no bridges in this kernel"
+fi
 
 # --- the end of its namespace
 

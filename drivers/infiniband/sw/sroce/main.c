@@ -282,6 +282,7 @@ int sroce_enable_driver(struct ib_device *ibdev)
 	if (ndev && ndev->reg_state == NETREG_REGISTERED &&
 	    net_eq(dev_net(ndev), sdev->net) && ndev->ifindex == sdev->ifindex) {
 		sdev->port_up = sroce_port_up(ndev);
+		sroce_net_last(sdev);
 		WRITE_ONCE(sdev->gids_known, false);
 		/* addr_event() and the notifier did not find it */
 		follow_too(ibdev, &sdev->gids_work);

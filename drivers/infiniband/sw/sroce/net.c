@@ -858,7 +858,7 @@ bool sroce_net_heard(struct net *net, const union ib_gid *mgid)
 
 /*
  * A management datagram is for the link that has the address. If several have, as those of a bridge
- * and of its port, it is for the one made first that has it of the netdev that the datagram came by:
+ * and of its port, it is for the one that RDMA CM knew first that has it of the netdev that the datagram came by:
  * RDMA CM binds who listens at an address to that one, if it may use it there
  * (cma_acquire_dev_by_src_ip()). The connection manager has to know the VLAN of the address.
  */
@@ -1352,6 +1352,29 @@ int sroce_net_attach(struct sroce_dev *sdev, struct net *net, int ifindex)
 	}
 	mutex_unlock(&sroce_net_lock);
 	return err;
+}
+
+/**
+ * sroce_net_last - the core is about to tell its clients of a link
+ * @sdev: the link, attached
+ *
+ * May sleep. RDMA CM has links in the order that it is told of them, and so does rx_management(): one
+ * that was in another namespace is the last of both.
+ */
+void sroce_net_last(struct sroce_dev *sdev)
+{
+	struct sroce_net *snet;
+
+	mutex_lock(&sroce_net_lock);
+	if (sdev->net) {
+		snet = net_generic(sdev->net, sroce_net_id);
+		if (!list_is_last(&sdev->net_entry, &snet->devs)) {
+			list_del_rcu(&sdev->net_entry);
+			synchronize_net();
+			list_add_tail_rcu(&sdev->net_entry, &snet->devs);
+		}
+	}
+	mutex_unlock(&sroce_net_lock);
 }
 
 static void detach_locked(struct sroce_dev *sdev)

@@ -2142,6 +2142,7 @@ static inline void sroce_copy(void *to, const void *from, size_t len)
 int sroce_net_init(void);
 void sroce_net_exit(void);
 int sroce_net_attach(struct sroce_dev *sdev, struct net *net, int ifindex);
+void sroce_net_last(struct sroce_dev *sdev);
 void sroce_net_detach(struct sroce_dev *sdev);
 int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u32 lqpn,
 		    u32 rqpn);
