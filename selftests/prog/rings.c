@@ -19,6 +19,7 @@ static struct end ea, eb;
 #define SIG IBV_SEND_SIGNALED
 #define POSTED 37		/* a producer index that no other ring of the pair has */
 #define ENTRIES 64
+#define NUMBERS 256		/* entries of a context's ring of numbers */
 
 /* kernel's enum ib_uverbs_access_flags, which older headers lack */
 #define ACCESS_PERSIST (1 << 9)
@@ -657,7 +658,7 @@ static void numbers(void)
 	ring = ring_after();
 	entries = (uint32_t *)(ring + 1);
 	for (i = 0; i < 2000; i++) {
-		for (k = 0; k < 256; k++)
+		for (k = 0; k < NUMBERS; k++)
 			entries[k] = k % 3 ? odd[(i + k) % ARRAY_SIZE(odd)] : other.qp[0]->qp_num;
 		__atomic_store_n(&ring->prod, ring->prod + i * i * 37, __ATOMIC_RELEASE);
 		ring->cons = i * 12345;
@@ -676,12 +677,127 @@ static void numbers(void)
 	pair_destroy(&other);
 }
 
+#define CROWD 16
+#define CROWD_SENDS 120
+
+/* 4 bytes to a datagram queue pair, by two address handles in turns: none is joined with the next. */
+static void post_datagrams(struct ibv_qp *qp, const struct ibv_mr *mr, struct ibv_ah *ah[2], uint32_t qpn,
+			   unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (POST(qp, .wr_id = i, .opcode = IBV_WR_SEND, .num_sge = 1,
+			 .send_flags = i == n - 1 ? SIG : 0,
+			 .sg_list = SGE(mr->addr, 4, mr->lkey),
+			 .wr.ud = { .ah = ah[i % 2], .remote_qpn = qpn, .remote_qkey = 5 }))
+			die("post SEND");
+}
+
+static unsigned int datagrams(struct ibv_cq *cq, unsigned int most)
+{
+	unsigned int n = 0;
+	struct ibv_wc wc;
+
+	while (n < most && cq_wait(cq, &wc, n ? 2 : PATIENCE))
+		n += wc.status == IBV_WC_SUCCESS;
+	return n;
+}
+
+static void recv_into(struct ibv_qp *qp, const struct ibv_mr *mr)
+{
+	struct ibv_recv_wr wr = { .sg_list = SGE(mr->addr, 64, mr->lkey), .num_sge = 1 }, *bad;
+
+	if (ibv_post_recv(qp, &wr, &bad))
+		die("post_recv");
+}
+
+static struct ibv_qp *datagram_qp(struct end *e, struct ibv_cq *cq, uint32_t sends, uint32_t recvs)
+{
+	struct ibv_qp *qp = ibv_create_qp(e->pd, &(struct ibv_qp_init_attr) {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_UD,
+		.cap = { .max_send_wr = sends, .max_recv_wr = recvs, .max_send_sge = 1, .max_recv_sge = 1 },
+	});
+
+	if (!qp)
+		die("create_qp, UD");
+	ud_ready(qp, 5);
+	return qp;
+}
+
+/* What is posted is not rung for: the kernel may look at the ring once more for what was before. */
+static void hush(struct sroce_ring *sends)
+{
+	do {
+		__atomic_store_n(&sends->flags, 0, __ATOMIC_SEQ_CST);
+		usleep(100000);
+	} while (__atomic_load_n(&sends->flags, __ATOMIC_SEQ_CST));
+}
+
+/*
+ * Many queue pairs with a turn's worth of datagrams each, and one doorbell for all: on its way to
+ * a host nearby, the stack has no room for all of them at once (net.core.netdev_max_backlog).
+ */
+static void crowd(void)
+{
+	const unsigned int all = CROWD * (POSTED + CROWD_SENDS);
+	struct ibv_mr *mr, *peer_mr = mr_make(&eb, 4096, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_cq *cq, *peer_cq = cq_make(&eb, all);
+	struct ibv_qp *qp[CROWD], *peer = datagram_qp(&eb, peer_cq, 1, all);
+	struct sroce_ring *numbers;
+	struct ibv_ah *ah[2];
+	struct end e = { 0 };
+	uint32_t *entries;
+	long long refused;
+	unsigned int i;
+
+	for (i = 0; i < all; i++)
+		recv_into(peer, peer_mr);
+	ring_before();
+	end_open(&e, ibv_get_device_name(ea.ctx->device), NULL);
+	numbers = ring_after();
+	entries = (uint32_t *)(numbers + 1);
+	mr = mr_make(&e, 4096, 0);
+	cq = cq_make(&e, 4 * CROWD);
+	ah[0] = ah_to(&e, &eb.gid);
+	ah[1] = ah_to(&e, &eb.gid);
+	for (i = 0; i < CROWD; i++) {
+		ring_before();
+		qp[i] = datagram_qp(&e, cq, 256, 1);
+		post_datagrams(qp[i], mr, ah, peer->qp_num, POSTED);
+		comes(cq, POSTED - 1, "a datagram", i);
+		hush(ring_at(POSTED));
+	}
+	is(datagrams(peer_cq, CROWD * POSTED), CROWD * POSTED, "datagrams that rang");
+	for (i = 0; i < CROWD; i++) {
+		post_datagrams(qp[i], mr, ah, peer->qp_num, CROWD_SENDS);
+		entries[(numbers->prod + i) % NUMBERS] = qp[i]->qp_num;
+	}
+	ok(cq_quiet(peer_cq, 0.3), "%u queue pairs with %u datagrams each have not rung", CROWD,
+	   CROWD_SENDS);
+	__atomic_store_n(&numbers->prod, numbers->prod + CROWD, __ATOMIC_RELEASE);
+	refused = hw_counter(&ea, "tx_dropped");
+	doorbell(e.ctx, SROCE_DOORBELL_BELLS);
+	is(datagrams(peer_cq, CROWD * CROWD_SENDS), CROWD * CROWD_SENDS, "rung for at once, each comes");
+	is(hw_counter(&ea, "tx_dropped"), refused, "and none is refused by the stack on its way");
+	for (i = 0; i < CROWD; i++)
+		if (ibv_destroy_qp(qp[i]))
+			die("destroy_qp");
+	if (ibv_destroy_qp(peer) || ibv_destroy_cq(peer_cq) || ibv_destroy_cq(cq) ||
+	    ibv_destroy_ah(ah[0]) || ibv_destroy_ah(ah[1]))
+		die("destroy");
+	mr_drop(mr);
+	mr_drop(peer_mr);
+	end_close(&e);
+}
+
 static const struct test tests[] = {
 	TEST(many),
 	TEST(memory),
 	TEST(polls),
 	TEST(numbers),
 	TEST(bells),
+	TEST(crowd),
 	TEST(sq),
 	TEST(rq),
 	TEST(flush),

@@ -10,4 +10,10 @@
 [ "$TYPE" = sroce ] || skip_all "the rings are sroce's"
 two_hosts rings
 tests_of rings many memory polls numbers bells sq rq flush flush_odp xrc fastreg
+# a path MTU of 512: as many packets make a turn
+for end in "a v0" "b v1"; do
+	# shellcheck disable=SC2086 # two words
+	ip -n ${end% *} link set ${end#* } mtu 700
+done
+tests_of rings crowd
 done_testing

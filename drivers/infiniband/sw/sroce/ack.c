@@ -701,23 +701,28 @@ void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 /**
  * sroce_ack_run - take what came in while somebody else was at it
  * @qp: queue pair; the caller owns its send side
+ *
+ * Return: bytes of payload among it.
  */
-void sroce_ack_run(struct sroce_qp *qp)
+u32 sroce_ack_run(struct sroce_qp *qp)
 {
 	struct sroce_late *late, *next;
 	struct sroce_sq *sq = &qp->sq;
 	LIST_HEAD(list);
+	u32 bytes = 0;
 
 	if (!READ_ONCE(sq->num_late))
-		return;
+		return 0;
 	spin_lock_bh(&sq->late_lock);
 	list_splice_init(&sq->late, &list);
 	WRITE_ONCE(sq->num_late, 0);
 	spin_unlock_bh(&sq->late_lock);
 
 	list_for_each_entry_safe(late, next, &list, entry) {
+		bytes += late->rx.pkt.payload_len;
 		sroce_ack_packet(qp, &late->rx);
 		list_del(&late->entry);
 		sroce_late_free(late);
 	}
+	return bytes;
 }

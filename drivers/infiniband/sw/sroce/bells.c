@@ -21,7 +21,7 @@
 
 /* Answered in a row, until they have sent so much: then the stack has the CPU, and others. */
 #define BELLS_TURN	16
-#define BELLS_TURN_BYTES	(64U << 10)
+#define BELLS_TURN_WORK	(64U << 10)
 
 /* Times in a row that they have waited for a program that did not poll, and one is given up */
 #define BELLS_MAX_DOUBTS	2
@@ -89,17 +89,17 @@ static struct sroce_qp *bells_next(struct sroce_bells *b, u32 *n)
 static u32 bells_turn(struct sroce_bells *b, bool *more)
 {
 	struct sroce_qp *qp, *rung[BELLS_TURN];
-	u32 i, n = 0, num = 0, bytes = 0;
+	u32 i, n = 0, num = 0, work = 0;
 	bool due = false;
 
 	local_bh_disable();
-	while (!due && bytes < BELLS_TURN_BYTES && (qp = bells_next(b, &n))) {
+	while (!due && work < BELLS_TURN_WORK && (qp = bells_next(b, &n))) {
 		sroce_doorbell_begin(qp);
-		due = sroce_send_some(qp, &bytes);
+		due = sroce_send_some(qp, &work);
 		rung[num++] = qp;
 	}
 	local_bh_enable();
-	*more = due || bytes >= BELLS_TURN_BYTES || n == BELLS_TURN;
+	*more = due || work >= BELLS_TURN_WORK || n == BELLS_TURN;
 	for (i = 0; i < num; i++) {
 		/* the others do not wait for what the last one has beyond its turn */
 		if (due && i + 1 == num)

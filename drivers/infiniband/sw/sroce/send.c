@@ -1390,34 +1390,31 @@ void sroce_send_fault_done(struct sroce_qp *qp, int err)
 }
 
 /*
- * One turn; what it sends is added to @bytes. Return: there is more, and others should have the CPU
- * first.
+ * One turn; what it takes is added to @work, see sroce_send_some(). Return: there is more, and others
+ * should have the CPU first.
  */
-static bool send_turn(struct sroce_qp *qp, u32 *bytes)
+static bool send_turn(struct sroce_qp *qp, u32 *work)
 {
-	struct send_turn turn = {
-		.qp = qp,
-		.budget = min(max(SEND_TURN_BYTES / qp->mtu, SEND_TURN_PKTS),
-			      sroce_pace_burst(qp)),
-	};
+	const u32 budget = min(max(SEND_TURN_BYTES / qp->mtu, SEND_TURN_PKTS), sroce_pace_burst(qp));
+	struct send_turn turn = { .qp = qp, .budget = budget };
 
 	if (test_and_clear_bit(SROCE_SQ_RANG, &qp->sq.flags))
 		sroce_doorbell_judge(qp);
 	if (test_and_clear_bit(SROCE_SQ_LATE, &qp->sq.flags))
 		sroce_doorbell_late(qp);
-	sroce_ack_run(qp);
+	*work += sroce_ack_run(qp);
 	sroce_retry_run(qp);
 	sroce_doorbell_awake(qp);
 	fault_run(qp);
 
 	if (READ_ONCE(qp->state) == IB_QPS_RTS || READ_ONCE(qp->state) == IB_QPS_SQD)
 		send_packets(&turn);
-	*bytes += turn.left.bytes;
 	/* sent to its own address, it is acknowledged: say so before others go on from there */
-	sroce_ack_run(qp);
+	*work += sroce_ack_run(qp);
 	if (READ_ONCE(qp->state) == IB_QPS_ERR || READ_ONCE(qp->state) == IB_QPS_SQE)
 		send_flush_all(&turn);
 	sroce_send_mr_put(qp);
+	*work += (budget - turn.budget) * qp->mtu;
 
 	check_drained(qp);
 	/* else blocked by the window, the device or time: those will wake us */
@@ -1431,7 +1428,7 @@ static bool send_turn(struct sroce_qp *qp, u32 *bytes)
  * A turn, if there is something to do and nobody else is at it. Return: there
  * is more. Between two turns the stack gets the CPU, unless it called.
  */
-static bool run_once(struct sroce_qp *qp, u32 *bytes)
+static bool run_once(struct sroce_qp *qp, u32 *work)
 {
 	struct sroce_sq *sq = &qp->sq;
 	bool more = false;
@@ -1442,7 +1439,7 @@ static bool run_once(struct sroce_qp *qp, u32 *bytes)
 	    !test_and_set_bit_lock(SROCE_SQ_OWNED, &sq->flags)) {
 		/* the note first: with another state, whoever made it ERR leaves one */
 		if (test_and_clear_bit(SROCE_SQ_WORK, &sq->flags) &&
-		    READ_ONCE(qp->state) >= IB_QPS_RTS && send_turn(qp, bytes))
+		    READ_ONCE(qp->state) >= IB_QPS_RTS && send_turn(qp, work))
 			set_bit(SROCE_SQ_WORK, &sq->flags);
 		clear_bit_unlock(SROCE_SQ_OWNED, &sq->flags);
 		/* a note left while we were leaving is seen by one of the two */
@@ -1469,7 +1466,7 @@ void sroce_send_run(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	int turns = softirq_count() ? SEND_TURNS_SOFTIRQ : SEND_TURNS_PROCESS;
-	u32 bytes = 0;
+	u32 work = 0;
 
 	/* XRC TGT queue pairs have none */
 	if (!sq->q.ring)
@@ -1477,7 +1474,7 @@ void sroce_send_run(struct sroce_qp *qp)
 	/* what is to be seen before the note: it is taken by who has no other lock of ours */
 	smp_mb__before_atomic();
 	set_bit(SROCE_SQ_WORK, &sq->flags);
-	while (turns && run_once(qp, &bytes))
+	while (turns && run_once(qp, &work))
 		turns--;
 	if (!turns)
 		sroce_task_schedule(&sq->task);
@@ -1486,14 +1483,15 @@ void sroce_send_run(struct sroce_qp *qp)
 /**
  * sroce_send_some - see to a send side, for a turn
  * @qp: queue pair
- * @bytes: what it has sent is added
+ * @work: what the turn has taken is added, in bytes: of packets and requests a path MTU each, as short
+ *	ones cost about as much, and the payload of responses
  *
  * As sroce_send_run(). For who sees to several: with bottom halves off, the stack gets the CPU when
  * all have sent something.
  *
  * Return: sroce_qp_kick() is due.
  */
-bool sroce_send_some(struct sroce_qp *qp, u32 *bytes)
+bool sroce_send_some(struct sroce_qp *qp, u32 *work)
 {
 	struct sroce_sq *sq = &qp->sq;
 
@@ -1502,7 +1500,7 @@ bool sroce_send_some(struct sroce_qp *qp, u32 *bytes)
 	/* as there */
 	smp_mb__before_atomic();
 	set_bit(SROCE_SQ_WORK, &sq->flags);
-	return run_once(qp, bytes) || READ_ONCE(qp->state) == IB_QPS_ERR;
+	return run_once(qp, work) || READ_ONCE(qp->state) == IB_QPS_ERR;
 }
 
 /**

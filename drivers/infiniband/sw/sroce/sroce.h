@@ -2092,7 +2092,7 @@ bool sroce_send_awaits(const struct sroce_sq *sq, u32 index);
 
 /* send.c */
 void sroce_send_run(struct sroce_qp *qp);
-bool sroce_send_some(struct sroce_qp *qp, u32 *bytes);
+bool sroce_send_some(struct sroce_qp *qp, u32 *work);
 void sroce_send_claim(struct sroce_qp *qp);
 void sroce_send_release(struct sroce_qp *qp);
 void sroce_send_task(struct sroce_task *task);
@@ -2208,7 +2208,7 @@ void sroce_ack_middles(struct sroce_qp *qp, u32 num);
 void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx);
 void sroce_ack_later(struct sroce_qp *qp, struct sroce_rx *rx);
 void sroce_ack_advance(struct sroce_qp *qp, u32 psn);
-void sroce_ack_run(struct sroce_qp *qp);
+u32 sroce_ack_run(struct sroce_qp *qp);
 
 /* late.c */
 void sroce_late_hold(struct sk_buff *skb);
