@@ -23,8 +23,8 @@
 #include "trace.h"
 #include "wire/icrc.h"
 
-/* Fragments that packets are written to; four pages deep, eight at best. */
-#define CHUNK_ORDER	3
+/* Fragments that packets are written to: eight pages of 4 KiB, one of 64. */
+#define CHUNK_ORDER	get_order(SZ_32K)
 
 /*
  * What an IP header can say: then 64 KiB in packets of 1024 bytes are two bursts,
