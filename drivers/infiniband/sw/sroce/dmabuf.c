@@ -174,7 +174,7 @@ struct ib_mr *sroce_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 lengt
 	struct ib_mr *ibmr;
 	int err;
 
-	if (SROCE_REG_MR_HAS_DMAH || access & ~(SROCE_ACCESS_SUPPORTED & ~IB_ACCESS_ON_DEMAND))
+	if (SROCE_REG_MR_HAS_DMAH || access & ~SROCE_ACCESS_DMABUF)
 		return ERR_PTR(-EOPNOTSUPP);
 	if (!sroce_udata_clear(sroce_dmabuf_udata(attrs)) || !sroce_mr_suits(iova, length))
 		return ERR_PTR(-EINVAL);

@@ -606,7 +606,8 @@ struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 
 		access = old->access;
 	/* the memory that it has: at its address there may be other by now */
 	if (!fresh) {
-		if ((old->access ^ access) & IB_ACCESS_ON_DEMAND)
+		if ((old->access ^ access) & IB_ACCESS_ON_DEMAND ||
+		    (mem.attach && access & ~SROCE_ACCESS_DMABUF))
 			return ERR_PTR(-EOPNOTSUPP);
 		if (mem.umem && !mem.umem->writable && ib_access_writable(access))
 			return ERR_PTR(-EACCES);

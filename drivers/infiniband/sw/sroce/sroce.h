@@ -70,6 +70,14 @@
 	 IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB |	\
 	 SROCE_ACCESS_FLUSH | SROCE_ACCESS_ODP | IB_ACCESS_OPTIONAL)
 
+/*
+ * To a dma-buf. Its exporter may map it uncached, and does not say so: there, of what we run on,
+ * only x86 is known to have atomic operations.
+ */
+#define SROCE_ACCESS_DMABUF						\
+	(SROCE_ACCESS_SUPPORTED & ~(IB_ACCESS_ON_DEMAND |		\
+	 (IS_ENABLED(CONFIG_X86) ? 0 : IB_ACCESS_REMOTE_ATOMIC)))
+
 struct dma_buf_attachment;
 struct sroce_odp;
 struct sroce_qpn;
