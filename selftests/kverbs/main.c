@@ -423,6 +423,12 @@ static void test_rdma(struct side *a, struct side *b)
 	wr.wr.opcode = IB_WR_RDMA_READ;
 	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) &&
 	   a->send.wc.opcode == IB_WC_RDMA_READ && !memcmp(a->buf, b->buf, 40000), "READ");
+	/* IB_WR_ATOMIC_WRITE and IB_WC_ATOMIC_WRITE, since Linux 6.2 */
+	wr.wr.opcode = 15;
+	list.length = 8;
+	*(u64 *)a->buf = 0x0123456789abcdefULL;
+	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) && a->send.wc.opcode == 9 &&
+	   !memcmp(a->buf, b->buf, 40000), "ATOMIC WRITE");
 	ok(write_imm(a, b, wr, 99), "WRITE with immediate data");
 }
 
@@ -662,6 +668,8 @@ static void test_ud(struct side *a, struct side *b)
 	struct ib_ud_wr wr = {
 		.wr = { .opcode = IB_WR_SEND, .sg_list = &list, .num_sge = 1 },
 		.remote_qkey = QKEY,
+		/* of a GSI queue pair's requests alone */
+		.pkey_index = 0xffff,
 	};
 	struct rdma_ah_attr attr = ah_attr(a, b);
 	bool good;

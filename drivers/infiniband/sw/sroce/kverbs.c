@@ -122,11 +122,13 @@ static u8 send_flags(int flags)
 	       (flags & IB_SEND_INLINE ? SROCE_WQE_INLINE : 0);
 }
 
-static int put_datagram(struct sroce_send_wqe *wqe, const struct ib_send_wr *wr)
+static int put_datagram(const struct sroce_qp *qp, struct sroce_send_wqe *wqe,
+			const struct ib_send_wr *wr)
 {
 	const struct ib_ud_wr *ud = ud_wr(wr);
 
-	if (!ud->ah || ud->pkey_index)
+	/* elsewhere it is the queue pair's, and this not set */
+	if (!ud->ah || (qp->ibqp.qp_type == IB_QPT_GSI && ud->pkey_index))
 		return -EINVAL;
 	wqe->ah = to_sah(ud->ah)->av->num;
 	wqe->remote_qpn = ud->remote_qpn;
@@ -176,12 +178,13 @@ static int put_masked_atomic(struct sroce_send_wqe *wqe, const struct ib_send_wr
 static int put_operation(const struct sroce_qp *qp, struct sroce_send_wqe *wqe,
 			 const struct ib_send_wr *wr)
 {
-	switch (wr->opcode) {
+	/* Linux 6.1 has no name for all of them */
+	switch ((u32)wr->opcode) {
 	case IB_WR_SEND_WITH_IMM:
 		wqe->imm_data = (__force u32)wr->ex.imm_data;
 		fallthrough;
 	case IB_WR_SEND:
-		return qp->transport == WIRE_UD ? put_datagram(wqe, wr) : 0;
+		return qp->transport == WIRE_UD ? put_datagram(qp, wqe, wr) : 0;
 	case IB_WR_SEND_WITH_INV:
 	case IB_WR_LOCAL_INV:
 		wqe->imm_data = wr->ex.invalidate_rkey;
@@ -191,6 +194,7 @@ static int put_operation(const struct sroce_qp *qp, struct sroce_send_wqe *wqe,
 		fallthrough;
 	case IB_WR_RDMA_WRITE:
 	case IB_WR_RDMA_READ:
+	case SROCE_WR_ATOMIC_WRITE:
 		put_remote(wqe, wr);
 		return 0;
 	case IB_WR_ATOMIC_CMP_AND_SWP:
