@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * What a program writes into the rings of a queue pair itself: indices that
- * can't be, which end that queue pair and no other; and FLUSH, for which the
- * libibverbs of the day may have no call.
+ * can't be, which end that queue pair and no other; FLUSH, for which the
+ * libibverbs of the day may have no call; and calls of providers that are older or newer.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <rdma/ib_user_verbs.h>
 
 #include "common.h"
 #include "../../include/uapi/rdma/sroce-abi.h"
@@ -791,6 +793,102 @@ static void crowd(void)
 	end_close(&e);
 }
 
+/* A command by write(), as a provider of another version gives it: @len bytes, and room for @room */
+static int verb(uint32_t number, void *in, size_t len, void *resp, size_t room)
+{
+	struct ib_uverbs_cmd_hdr hdr = {
+		.command = number, .in_words = (sizeof(hdr) + len) / 4, .out_words = room / 4,
+	};
+	uint8_t buf[256];
+
+	*(uint64_t *)in = (uintptr_t)resp;
+	memcpy(buf, &hdr, sizeof(hdr));
+	memcpy(buf + sizeof(hdr), in, len);
+	memset(resp, 0xff, room + 8);
+	return write(ea.ctx->cmd_fd, buf, sizeof(hdr) + len) < 0 ? errno : 0;
+}
+
+static void drop_pd(uint32_t handle)
+{
+	struct { struct ib_uverbs_cmd_hdr hdr; uint32_t handle; } c = {
+		{ .command = IB_USER_VERBS_CMD_DEALLOC_PD, .in_words = sizeof(c) / 4 }, handle,
+	};
+
+	if (write(ea.ctx->cmd_fd, &c, sizeof(c)) != sizeof(c))
+		die("DEALLOC_PD");
+}
+
+static void drop_cq(uint32_t handle)
+{
+	struct ib_uverbs_destroy_cq in = { .cq_handle = handle };
+	uint8_t resp[sizeof(struct ib_uverbs_destroy_cq_resp) + 8];
+
+	errno = verb(IB_USER_VERBS_CMD_DESTROY_CQ, &in, sizeof(in), resp, sizeof(resp) - 8);
+	if (errno)
+		die("DESTROY_CQ");
+}
+
+static bool all_are(const void *mem, uint8_t byte, size_t len)
+{
+	const uint8_t *p = mem;
+
+	while (len && *p == byte)
+		p++, len--;
+	return !len;
+}
+
+/* struct ib_udata: what is longer on either side is nothing, as long as it is zero. */
+static void versions(void)
+{
+	struct { struct ib_uverbs_alloc_pd in; uint64_t more; } pd = {};
+	struct { uint32_t handle; uint8_t more[16 + 8]; } pd_resp;
+	struct ib_uverbs_create_cq cq = { .cqe = 16, .comp_channel = -1 };
+	struct {
+		struct ib_uverbs_create_cq_resp core;
+		struct sroce_create_cq_resp ours;
+		uint8_t more[32 + 8];
+	} cq_resp;
+	const size_t len = offsetof(typeof(cq_resp), more);
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_ex_cmd_hdr ex;
+		struct ib_uverbs_ex_query_device in;
+		uint64_t more;
+	} query = {
+		.hdr = { .command = 0x80000000 | IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
+			 .in_words = sizeof(query.in) / 8,
+			 .out_words = sizeof(struct ib_uverbs_ex_query_device_resp) / 8 },
+		.ex = { .provider_in_words = 1, .provider_out_words = 2 },
+	};
+	struct { struct ib_uverbs_ex_query_device_resp core; uint8_t more[16]; } query_resp;
+
+	is(verb(IB_USER_VERBS_CMD_ALLOC_PD, &pd, sizeof(pd), &pd_resp, 4 + 16), 0,
+	   "a newer provider: a request that is zero");
+	ok(all_are(pd_resp.more, 0, 16) && all_are(pd_resp.more + 16, 0xff, 8),
+	   "what it has room for is zeroed, and no more");
+	drop_pd(pd_resp.handle);
+	pd.more = 1ULL << 40;
+	is(verb(IB_USER_VERBS_CMD_ALLOC_PD, &pd, sizeof(pd), &pd_resp, 4 + 16), EOPNOTSUPP,
+	   "a request that is not");
+
+	is(verb(IB_USER_VERBS_CMD_CREATE_CQ, &cq, sizeof(cq), &cq_resp, len + 32), 0,
+	   "room for more than a completion queue's response");
+	ok(cq_resp.ours.cq.size && cq_resp.ours.cq.entries == 16, "which is there");
+	ok(all_are(cq_resp.more, 0, 32) && all_are(cq_resp.more + 32, 0xff, 8),
+	   "the rest is zeroed, and no more");
+	drop_cq(cq_resp.core.cq_handle);
+	is(verb(IB_USER_VERBS_CMD_CREATE_CQ, &cq, sizeof(cq), &cq_resp, len - 8), 0,
+	   "an older provider: room for less");
+	ok(all_are((uint8_t *)&cq_resp + len - 8, 0xff, 8), "and it gets no more than that");
+	drop_cq(cq_resp.core.cq_handle);
+
+	query.ex.response = (uintptr_t)&query_resp;
+	memset(&query_resp, 0xff, sizeof(query_resp));
+	ok(write(ea.ctx->cmd_fd, &query, sizeof(query)) == sizeof(query) &&
+	   query_resp.core.base.max_qp > 0 && all_are(query_resp.more, 0, 16),
+	   "query_device, with room for what there is not");
+}
+
 static const struct test tests[] = {
 	TEST(many),
 	TEST(memory),
@@ -798,6 +896,7 @@ static const struct test tests[] = {
 	TEST(numbers),
 	TEST(bells),
 	TEST(crowd),
+	TEST(versions),
 	TEST(sq),
 	TEST(rq),
 	TEST(flush),

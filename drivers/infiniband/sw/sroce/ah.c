@@ -85,8 +85,8 @@ int sroce_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct i
 	struct sroce_av *av;
 	int err;
 
-	if (!sroce_udata_clear(udata) || (udata && udata->outlen < sizeof(resp)))
-		return -EINVAL;
+	if (!sroce_udata_clear(udata))
+		return -EOPNOTSUPP;
 	if (!sroce_take(&sdev->num_ah, SROCE_MAX_AH))
 		return -ENOMEM;
 	av = av_create(ibah, init->ah_attr, sleepable ? GFP_KERNEL_ACCOUNT : GFP_ATOMIC);
@@ -94,12 +94,10 @@ int sroce_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct i
 		err = PTR_ERR(av);
 		goto err_count;
 	}
-	if (udata) {
-		resp.ah = av->num;
-		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
-		if (err)
-			goto err_av;
-	}
+	resp.ah = av->num;
+	err = sroce_respond(udata, &resp, sizeof(resp));
+	if (err)
+		goto err_av;
 	to_sah(ibah)->av = av;
 	return 0;
 

@@ -197,8 +197,7 @@ int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	err = cq_stamps(attr, udata, &cq->stamps);
 	if (err)
 		return err;
-	if (!attr->cqe || attr->cqe > SROCE_MAX_CQE ||
-	    (udata && udata->outlen < sizeof(resp)))
+	if (!attr->cqe || attr->cqe > SROCE_MAX_CQE)
 		return -EINVAL;
 	if (!sroce_take(&sdev->num_cq, SROCE_MAX_CQ))
 		return -ENOMEM;
@@ -212,11 +211,9 @@ int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 				sizeof(struct sroce_cqe), &resp.cq);
 	if (err)
 		goto err_count;
-	if (udata) {
-		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
-		if (err)
-			goto err_queue;
-	}
+	err = sroce_respond(udata, &resp, sizeof(resp));
+	if (err)
+		goto err_queue;
 	ibcq->cqe = roundup_pow_of_two(attr->cqe);
 	return 0;
 
@@ -281,16 +278,15 @@ int sroce_resize_cq(struct ib_cq *ibcq, SROCE_RESIZE_CQ_CQE cqe, struct ib_udata
 	struct sroce_queue q;
 	int err;
 
-	if (!udata)
+	if (!udata || !sroce_udata_clear(udata))
 		return -EOPNOTSUPP;
-	if (!cqe || (u32)cqe > SROCE_MAX_CQE || !sroce_udata_clear(udata) ||
-	    udata->outlen < sizeof(resp))
+	if (!cqe || (u32)cqe > SROCE_MAX_CQE)
 		return -EINVAL;
 	err = sroce_queue_alloc(cq->ibuc, &q, roundup_pow_of_two(cqe), sizeof(struct sroce_cqe),
 				&resp.cq);
 	if (err)
 		return err;
-	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	err = sroce_respond(udata, &resp, sizeof(resp));
 	if (!err) {
 		mutex_lock(&cq->resize);
 		err = cq_swap(cq, &q);

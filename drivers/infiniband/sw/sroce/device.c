@@ -38,11 +38,44 @@ void sroce_dev_gone(struct sroce_dev *sdev)
  * sroce_udata_clear - has the provider asked for nothing that we don't know?
  * @udata: its request; NULL for a kernel consumer
  *
- * Return: true if it is empty or all zero.
+ * Return: true if it is empty or all zero; if not, -EOPNOTSUPP is due.
  */
 bool sroce_udata_clear(struct ib_udata *udata)
 {
 	return !udata || !udata->inlen || ib_is_udata_cleared(udata, 0, udata->inlen);
+}
+
+/**
+ * sroce_respond - give the provider an operation's response
+ * @udata: where to; NULL for a kernel consumer, who gets none
+ * @resp: the response
+ * @len: its bytes
+ *
+ * An older provider wants less than there is, a newer one more, which is zeroed: struct ib_udata has
+ * the rules. So both can be told apart without another ABI version.
+ *
+ * Return: 0 or -EFAULT.
+ */
+int sroce_respond(struct ib_udata *udata, const void *resp, size_t len)
+{
+	if (!udata)
+		return 0;
+	len = min(len, udata->outlen);
+	if (copy_to_user(udata->outbuf, resp, len) ||
+	    clear_user(udata->outbuf + len, udata->outlen - len))
+		return -EFAULT;
+	return 0;
+}
+
+/**
+ * sroce_no_udata - an operation has no data of the driver's
+ * @udata: what a provider that knows some has for it; NULL for a kernel consumer
+ *
+ * Return: 0, -EOPNOTSUPP if it asks for something, or -EFAULT.
+ */
+int sroce_no_udata(struct ib_udata *udata)
+{
+	return sroce_udata_clear(udata) ? sroce_respond(udata, NULL, 0) : -EOPNOTSUPP;
 }
 
 /* What an Ethernet netdev has besides. */
@@ -71,9 +104,10 @@ static u64 fw_ver(void)
 static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 			      struct ib_udata *udata)
 {
-	if (udata && (udata->inlen || udata->outlen))
-		return -EINVAL;
+	const int err = sroce_no_udata(udata);
 
+	if (err)
+		return err;
 	memset(attr, 0, sizeof(*attr));
 	if (sroce_raw_able(to_sdev(ibdev)))
 		raw_attr(attr);
@@ -320,8 +354,10 @@ static void sroce_get_dev_fw_str(struct ib_device *ibdev, char *str)
 
 static int sroce_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
-	if (!sroce_udata_clear(udata))
-		return -EINVAL;
+	const int err = sroce_no_udata(udata);
+
+	if (err)
+		return err;
 	to_spd(ibpd)->uctx = rdma_udata_to_drv_context(udata, struct sroce_ucontext, ibuc);
 	return sroce_take(&to_sdev(ibpd->device)->num_pd, SROCE_MAX_PD) ? 0 : -ENOMEM;
 }

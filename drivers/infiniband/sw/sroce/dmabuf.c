@@ -176,7 +176,10 @@ struct ib_mr *sroce_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 lengt
 
 	if (SROCE_REG_MR_HAS_DMAH || access & ~SROCE_ACCESS_DMABUF)
 		return ERR_PTR(-EOPNOTSUPP);
-	if (!sroce_udata_clear(sroce_dmabuf_udata(attrs)) || !sroce_mr_suits(iova, length))
+	err = sroce_no_udata(sroce_dmabuf_udata(attrs));
+	if (err)
+		return ERR_PTR(err);
+	if (!sroce_mr_suits(iova, length))
 		return ERR_PTR(-EINVAL);
 
 	err = dmabuf_get(&mem, ibpd->device, fd, offset, length);

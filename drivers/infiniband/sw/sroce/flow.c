@@ -718,8 +718,11 @@ struct ib_flow *sroce_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,
 	struct sroce_flow *flow;
 	int err;
 
-	if (ibqp->qp_type != IB_QPT_RAW_PACKET || !sroce_udata_clear(udata))
+	if (ibqp->qp_type != IB_QPT_RAW_PACKET)
 		return ERR_PTR(-EINVAL);
+	err = sroce_no_udata(udata);
+	if (err)
+		return ERR_PTR(err);
 	if (attr->flags & ~IB_FLOW_ATTR_FLAGS_DONT_TRAP)
 		return ERR_PTR(-EOPNOTSUPP);
 	if (!sroce_raw_allowed(to_sdev(ibqp->device)))

@@ -526,7 +526,10 @@ struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 i
 
 	if (SROCE_REG_MR_HAS_DMAH || access & ~SROCE_ACCESS_SUPPORTED)
 		return ERR_PTR(-EOPNOTSUPP);
-	if (!sroce_udata_clear(udata) || !sroce_mr_suits(iova, length))
+	err = sroce_no_udata(udata);
+	if (err)
+		return ERR_PTR(err);
+	if (!sroce_mr_suits(iova, length))
 		return ERR_PTR(-EINVAL);
 
 	err = mem_get(ibpd, start, length, access, &mem);
@@ -616,7 +619,10 @@ struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 
 	}
 	if (access & ~SROCE_ACCESS_SUPPORTED)
 		return ERR_PTR(-EOPNOTSUPP);
-	if (!sroce_udata_clear(udata) || !sroce_mr_suits(iova, length))
+	err = sroce_no_udata(udata);
+	if (err)
+		return ERR_PTR(err);
+	if (!sroce_mr_suits(iova, length))
 		return ERR_PTR(-EINVAL);
 
 	if (fresh) {

@@ -45,12 +45,13 @@ int sroce_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 {
 	struct sroce_dev *sdev = to_sdev(ibmw->device);
 	struct sroce_window *win;
-	int err = -ENOMEM;
+	int err = sroce_no_udata(udata);
 
-	if (!sroce_udata_clear(udata))
-		return -EINVAL;
+	if (err)
+		return err;
 	if (!sroce_take(&sdev->num_mw, SROCE_MAX_MW))
 		return -ENOMEM;
+	err = -ENOMEM;
 	win = kzalloc(sizeof(*win), GFP_KERNEL_ACCOUNT);
 	if (!win)
 		goto err_count;

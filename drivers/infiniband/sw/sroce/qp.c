@@ -655,11 +655,9 @@ static int check_init(const struct ib_qp_init_attr *init, struct ib_udata *udata
 
 	/* over an indirection table it would have no queues, and the core takes it for any type */
 	if (!has_type(init->qp_type, udata) ||
-	    ((init->create_flags || init->rwq_ind_tbl) && !raw))
+	    ((init->create_flags || init->rwq_ind_tbl) && !raw) ||
+	    (!raw && !sroce_udata_clear(udata)))
 		return -EOPNOTSUPP;
-	if ((!raw && !sroce_udata_clear(udata)) ||
-	    (udata && udata->outlen < sizeof(struct sroce_create_qp_resp)))
-		return -EINVAL;
 	/* a queue of another kind would be taken for one of ours (11.2.4.1) */
 	if (init->srq && init->srq->srq_type != IB_SRQT_BASIC &&
 	    (init->srq->srq_type != IB_SRQT_TM || init->qp_type != IB_QPT_RC))
@@ -723,11 +721,9 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	}
 	qp->attr.cap = init->cap;
 	sroce_retry_reset(qp);
-	if (udata) {
-		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
-		if (err)
-			goto err_rq;
-	}
+	err = sroce_respond(udata, &resp, sizeof(resp));
+	if (err)
+		goto err_rq;
 	err = xa_alloc_cyclic(&sroce_qps, &qp->num->qpn, qp->num, XA_LIMIT(QPN_MIN, QPN_MAX),
 			      &sroce_qpn_next, GFP_KERNEL);
 	if (err < 0)
@@ -1073,8 +1069,9 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS || qp->rss)
 		return -EOPNOTSUPP;
-	if (!sroce_udata_clear(udata))
-		return -EINVAL;
+	err = sroce_no_udata(udata);
+	if (err)
+		return err;
 
 	mutex_lock(&qp->mutex);
 	/* the state was another by then: is it still allowed? */

@@ -85,7 +85,7 @@ static int rss_create(struct sroce_qp *qp, struct ib_qp_init_attr *init, struct 
 		return -EOPNOTSUPP;
 	if (udata->inlen > sizeof(req) && !ib_is_udata_cleared(udata, sizeof(req),
 							       udata->inlen - sizeof(req)))
-		return -EINVAL;
+		return -EOPNOTSUPP;
 	err = ib_copy_from_udata(&req, udata, min(sizeof(req), udata->inlen));
 	if (err)
 		return err;
@@ -150,7 +150,7 @@ int sroce_raw_create(struct sroce_qp *qp, struct ib_qp_init_attr *init, struct i
 	if (init->rwq_ind_tbl)
 		return rss_create(qp, init, udata);
 	if (!sroce_udata_clear(udata))
-		return -EINVAL;
+		return -EOPNOTSUPP;
 	qp->strip_vlan = init->create_flags & IB_QP_CREATE_CVLAN_STRIPPING;
 	return 0;
 }

@@ -1821,6 +1821,8 @@ enum ib_mtu sroce_port_mtu(struct ib_device *ibdev);
 bool sroce_take(atomic_t *count, int max);
 void sroce_dev_gone(struct sroce_dev *sdev);
 bool sroce_udata_clear(struct ib_udata *udata);
+int sroce_respond(struct ib_udata *udata, const void *resp, size_t len);
+int sroce_no_udata(struct ib_udata *udata);
 
 /* ah.c */
 int sroce_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_udata *udata);

@@ -22,8 +22,10 @@
  */
 int sroce_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 {
-	if (!sroce_udata_clear(udata))
-		return -EINVAL;
+	const int err = sroce_no_udata(udata);
+
+	if (err)
+		return err;
 	return sroce_take(&to_sdev(ibxrcd->device)->num_xrcd, SROCE_MAX_XRCD) ? 0 : -ENOMEM;
 }
 
@@ -219,8 +221,8 @@ int sroce_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	struct sroce_recv_wqe *wqe;
 	int err;
 
-	if (!sroce_udata_clear(udata) || (udata && udata->outlen < sizeof(resp)))
-		return -EINVAL;
+	if (!sroce_udata_clear(udata))
+		return -EOPNOTSUPP;
 	err = srq_check(init, udata);
 	if (err)
 		return err;
@@ -237,11 +239,9 @@ int sroce_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 				&resp.srq);
 	if (err)
 		goto err_count;
-	if (udata) {
-		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
-		if (err)
-			goto err_queue;
-	}
+	err = sroce_respond(udata, &resp, sizeof(resp));
+	if (err)
+		goto err_queue;
 	if (init->srq_type == IB_SRQT_XRC)
 		err = srqn_alloc(srq);
 	else if (init->srq_type == IB_SRQT_TM)

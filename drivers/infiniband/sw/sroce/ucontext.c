@@ -25,9 +25,8 @@ int sroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 	};
 	int err;
 
-	if (!sroce_udata_clear(udata) ||
-	    udata->outlen < offsetof(struct sroce_alloc_ucontext_resp, bells))
-		return -EINVAL;
+	if (!sroce_udata_clear(udata))
+		return -EOPNOTSUPP;
 	if (!sroce_take(&sdev->num_ucontext, SROCE_MAX_UCONTEXT))
 		return -ENOMEM;
 
@@ -35,7 +34,7 @@ int sroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 	if (err)
 		goto err_count;
 	/* a provider that was built before there were bells does without */
-	err = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
+	err = sroce_respond(udata, &resp, sizeof(resp));
 	if (err)
 		goto err_bells;
 	return 0;

@@ -233,8 +233,8 @@ struct ib_wq *sroce_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *init,
 	err = wq_check(init);
 	if (err)
 		return ERR_PTR(err);
-	if (!sroce_udata_clear(udata) || udata->outlen < sizeof(resp))
-		return ERR_PTR(-EINVAL);
+	if (!sroce_udata_clear(udata))
+		return ERR_PTR(-EOPNOTSUPP);
 	if (!sroce_take(&sdev->num_wq, SROCE_MAX_WQ))
 		return ERR_PTR(-ENOMEM);
 
@@ -243,7 +243,7 @@ struct ib_wq *sroce_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *init,
 		err = PTR_ERR(wq);
 		goto err_count;
 	}
-	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	err = sroce_respond(udata, &resp, sizeof(resp));
 	if (err)
 		goto err_wq;
 	err = wq_number(wq);
@@ -307,10 +307,10 @@ int sroce_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
 		    struct ib_udata *udata)
 {
 	struct sroce_wq *wq = to_swq(ibwq);
-	int err = 0;
+	int err = sroce_no_udata(udata);
 
-	if (!sroce_udata_clear(udata))
-		return -EINVAL;
+	if (err)
+		return err;
 	if (mask & IB_WQ_FLAGS && attr->flags_mask & ~IB_WQ_FLAGS_CVLAN_STRIPPING)
 		return -EOPNOTSUPP;
 
@@ -359,8 +359,11 @@ int sroce_create_rwq_ind_table(struct ib_rwq_ind_table *tbl,
 			       struct ib_rwq_ind_table_init_attr *init,
 			       struct ib_udata *udata)
 {
-	if (!sroce_udata_clear(udata) ||
-	    1U << init->log_ind_tbl_size > SROCE_MAX_IND_TBL_SIZE)
+	const int err = sroce_no_udata(udata);
+
+	if (err)
+		return err;
+	if (1U << init->log_ind_tbl_size > SROCE_MAX_IND_TBL_SIZE)
 		return -EINVAL;
 	return sroce_take(&to_sdev(tbl->device)->num_ind_tbl, SROCE_MAX_IND_TBL) ? 0 : -ENOMEM;
 }
