@@ -70,7 +70,7 @@ modules: folder
 # but not one that holds what is somebody else's.
 folder:
 	@[ -n '$(release)' ] || { \
-		echo "no kernel headers in KDIR='$(KDIR)': run 'make deps', or name a build tree" >&2; exit 1; }
+		echo "no kernel headers in KDIR='$(KDIR)': apt-get install linux-headers-$$(uname -r), or name a build tree" >&2; exit 1; }
 	@[ -f '$(BUILD)/.kdir' ] || [ -z "$$(ls -A '$(BUILD)' 2>/dev/null)" ] || { \
 		echo "BUILD='$(BUILD)' has files that were not built here: name another folder, or empty it" >&2; exit 1; }
 	@[ "$$(cat '$(BUILD)/.kdir' 2>/dev/null)" = '$(abspath $(KDIR))' ] || rm -rf '$(BUILD)'
@@ -95,7 +95,7 @@ kverbs ceiling planted wrong: folder
 	$(step) MODULE '$(BUILD)/$@ for $(release)'
 	+@$(MAKE) -C $(KDIR) M=$(abspath $(BUILD))/$@ $(if $(V),,-s) $(or $(OBJECT),modules)
 
-#: provider   build the library by which programs use it; RDMA_CORE=DIRECTORY has that's sources
+#: provider   build libsroce, which programs load; RDMA_CORE=DIRECTORY: rdma-core's sources
 provider:
 	$(step) PROVIDER build/provider
 	+@$(MAKE) -s -C tools/provider $(in_provider)
@@ -103,10 +103,10 @@ provider:
 # a path is as seen from here
 in_provider = $(if $(RDMA_CORE),RDMA_CORE='$(abspath $(RDMA_CORE))')
 
-#: install    copy both into the system, or below DESTDIR; builds only what was not built. install-module, install-provider: one
+#: install    install module and library (or below DESTDIR), building what is missing; install-module, install-provider: one of them
 install: install-module install-provider
 
-#: install-dkms  as install, but the module through DKMS: for each kernel that comes, signed for Secure Boot
+#: install-dkms  install, but the module by DKMS: built again for each new kernel, signed for Secure Boot
 
 # Wherever a module lies modprobe may take it: so that it takes the one that was
 # installed last, those of the other kind go.
@@ -137,7 +137,7 @@ install-module:
 	@install -D -m 644 '$(BUILD)/sroce.ko' '$(DESTDIR)$(moddir)/$(release)/updates/sroce.ko'
 	@[ -n '$(DESTDIR)' ] || $(DEPMOD) -a '$(release)'
 	@[ -n '$(DESTDIR)' ] || [ '$(release)' = "$$(uname -r)" ] || \
-		printf '  %-8s %s\n' NOTE "this is for $(release), but $$(uname -r) runs: reboot, or install that's headers and make it again"
+		printf '  %-8s %s\n' NOTE "built for $(release), but $$(uname -r) is running: reboot into that, or apt-get install linux-headers-$$(uname -r) and make it again"
 
 install-provider:
 	@$(MAKE) -s -C tools/provider fits $(in_provider) 2>/dev/null || $(MAKE) provider
@@ -167,7 +167,7 @@ install-dkms:
 	$(remove_modules)
 	@[ -n '$(DESTDIR)' ] || $(DKMS) install --force sroce/$(version) -k '$(release)'
 
-#: uninstall  remove what these have installed, of all kernels
+#: uninstall  remove everything that these have installed, for all kernels
 uninstall:
 	$(remove_modules)
 	$(remove_from_dkms)
@@ -185,11 +185,11 @@ demo: lab
 check: tests
 	@selftests/run -k $(KERNEL) $(T)
 
-#: check-long as check, at length: more rounds, and limits to the last object
+#: check-long check, with more rounds and up to the last object of each limit
 check-long:
 	+@LONG=1 $(MAKE) check
 
-#: check-all  as check, and on the newer kernels the tests that a kernel matters to
+#: check-all  check, check-apps and static/build; tests that depend on the kernel on trixie and sid, too
 check-all: on_others := provider verbs states errors xfer/random netem rings doorbell link life cm mr \
 	srq kverbs pingpong perftest/rxe pyverbs static
 check-all:
@@ -203,7 +203,7 @@ check-all:
 check-apps:
 	+@$(MAKE) check T='apps ulp cm/tools cm/rxe perftest/rxe'
 
-#: check-static what compilers and readers of the source say, for each of the three kernels; for a big-endian machine
+#: check-static warnings of compilers, sparse and cppcheck with the kernels of Debian 12, 13 and sid, and for big-endian
 s390 := build/s390
 
 # (deps first: apt can't run twice at a time)

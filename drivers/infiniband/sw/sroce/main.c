@@ -25,16 +25,16 @@ static int check_netdev(struct net_device *ndev)
 {
 	if (ndev->type != ARPHRD_ETHER && ndev->type != ARPHRD_LOOPBACK &&
 	    ndev->type != ARPHRD_NONE) {
-		netdev_dbg(ndev, "sroce: neither Ethernet, lo, nor a tun or WireGuard\n");
+		netdev_dbg(ndev, "sroce: not supported: only Ethernet, lo, tun and WireGuard are\n");
 		return -EOPNOTSUPP;
 	}
 	/* the core gives its addresses to the netdev below (is_eth_port_of_netdev_filter()) */
 	if (is_vlan_dev(ndev)) {
-		netdev_dbg(ndev, "sroce: a VLAN: its addresses are the link's of the netdev below\n");
+		netdev_dbg(ndev, "sroce: a VLAN: a link on the netdev below has its addresses, too\n");
 		return -EOPNOTSUPP;
 	}
 	if (!iboe_get_mtu(ndev->mtu)) {
-		netdev_dbg(ndev, "sroce: its MTU of %u is less than 256 and headers\n",
+		netdev_dbg(ndev, "sroce: an MTU of %u is too small: 352 is the least\n",
 			   ndev->mtu);
 		return -EINVAL;
 	}
@@ -166,7 +166,7 @@ static int newlink_in(struct net *net, const char *name, struct net_device *ndev
 		goto err_dealloc;
 	}
 	if (err) {
-		netdev_dbg(ndev, "sroce: UDP port %d can't be had (%d): see ss -lunp 'sport = :%d'\n",
+		netdev_dbg(ndev, "sroce: cannot use UDP port %d (error %d): see ss -lunp 'sport = :%d'\n",
 			   WIRE_UDP_PORT, err, WIRE_UDP_PORT);
 		goto err_dealloc;
 	}
