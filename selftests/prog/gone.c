@@ -30,14 +30,16 @@ static void is_fatal(struct end *e, const char *what)
 
 static void window_is_flushed(struct ibv_cq *cq, const char *what)
 {
-	struct ibv_wc wc;
+	struct ibv_wc wc = {};
 	unsigned int i;
 
 	for (i = 0; i < WINDOW; i++)
 		if (!cq_wait(cq, &wc, PATIENCE) || wc.wr_id != i ||
 		    wc.status != IBV_WC_WR_FLUSH_ERR)
 			break;
-	is(i, WINDOW, "%s: each is flushed, in order", what);
+	if (!is(i, WINDOW, "%s: each is flushed, in order", what))
+		diag("the last completion: %llu, %s", (unsigned long long)wc.wr_id,
+		     ibv_wc_status_str(wc.status));
 	ok(cq_quiet(cq, 0.02), "%s: and no more", what);
 }
 
