@@ -128,6 +128,12 @@ static u32 ack_limit(u32 psn)
 	return psn;
 }
 
+void ack_before(u32 psn)
+{
+	if (wire_psn_diff(psn, sq->psn_una) > 0)
+		ack_advance(ack_limit(psn));
+}
+
 static void ack_rnr(u32 psn, u8 syndrome)
 {
 	/* nothing has been sent since the last: the network has doubled it */

@@ -356,6 +356,7 @@ void send_complete(enum status status);
 void send_fail(enum status status, u8 syndrome);
 void ack_later(struct rx *rx);
 void ack_packet(struct rx *rx);
+void ack_before(u32 psn);
 void ack_run(void);
 
 /* responder.c */
@@ -417,6 +418,7 @@ struct rq {
 	bool filled;
 	u32 filled_psn;
 	bool goes_back;
+	ktime_t reported;
 	u8 unreported;
 	bool report;
 	bool greet;

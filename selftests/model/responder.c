@@ -306,6 +306,12 @@ static void report(void)
 	rq->report |= !rq->goes_back || !(++rq->unreported % UNREPORTED);
 }
 
+/* A packet that asks has come behind a gap. Is it kept, and has nothing been said of gaps for long? */
+static bool report_overdue(enum keep kept)
+{
+	return (kept == KEPT || kept == KEPT_APART) && ktime_get() > rq->reported + REPORT_NS;
+}
+
 /* Before its turn: kept until then, as far as there is room. */
 static void recv_early(struct rx *rx)
 {
@@ -318,7 +324,7 @@ static void recv_early(struct rx *rx)
 	if (!w.plan.plain_responder)
 		kept = keep(&rq->kept, rx);
 	rq->twice += kept == KEPT_TWICE;
-	if (opens && kept == KEPT_APART)
+	if ((opens && kept == KEPT_APART) || (rx->pkt.ackreq && report_overdue(kept)))
 		report();
 	recv_gap();
 }
@@ -717,6 +723,7 @@ static void give_report(void)
 	struct wire_gaps gaps;
 
 	rq->report = false;
+	rq->reported = ktime_get();
 	kept_gaps(&rq->kept, rq->epsn, &gaps);
 	gaps.twice = rq->twice;
 	if (gaps.num)

@@ -494,8 +494,12 @@ void gaps_report(const struct rx *rx)
 		seen[SEEN_GREETED]++;
 		return;
 	}
+	if (sq->rnr_wait || (s32)gaps.end > wire_psn_diff(sq->psn_nxt, rx->pkt.psn))
+		return;
+	/* the NAK of the first was lost, or comes later */
+	ack_before(rx->pkt.psn);
 	/* with what answers later ones kept, the peer has got on since it said this */
-	if (rx->pkt.psn != sq->psn_una || sq->rnr_wait || sq->kept.num || beyond_sent(&gaps))
+	if (rx->pkt.psn != sq->psn_una || sq->kept.num)
 		return;
 	seen[SEEN_REPORT]++;
 	sq->repair.peer = PEER_KEEPS;

@@ -147,6 +147,19 @@ static u32 ack_limit(const struct sroce_sq *sq, u32 psn)
 	return psn;
 }
 
+/**
+ * sroce_ack_before - the peer has all packets before one that it names
+ * @qp: queue pair; the caller owns its send side
+ * @psn: that one, which has been sent
+ *
+ * As far as that goes: some may await data. If it is said late, nothing comes of it.
+ */
+void sroce_ack_before(struct sroce_qp *qp, u32 psn)
+{
+	if (wire_psn_diff(psn, qp->sq.psn_una) > 0)
+		sroce_ack_advance(qp, ack_limit(&qp->sq, psn));
+}
+
 static void ack_rnr(struct sroce_qp *qp, u32 psn, u8 syndrome)
 {
 	struct sroce_sq *sq = &qp->sq;

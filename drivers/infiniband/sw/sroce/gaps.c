@@ -653,8 +653,8 @@ static u32 num_missing(const struct wire_gaps *gaps)
  * @qp: queue pair; the caller owns its send side
  * @rx: the packet
  *
- * It says nothing that acknowledges: a NAK has come before it. What it is
- * wrong about, the peer gets twice, or has to ask for.
+ * It acknowledges what the NAK has that names the first of them. What else it is wrong about, the
+ * peer gets twice, or has to ask for.
  */
 void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
@@ -676,9 +676,14 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 	note_twice(&sq->order, gaps.twice);
 	if (!gaps.num)
 		return;
+	if (sq->rnr_wait || (s32)gaps.end > wire_psn_diff(sq->psn_nxt, rx->pkt.psn)) {
+		sroce_qp_count(qp, STALE_ACK);
+		return;
+	}
+	/* the NAK of the first was lost, or comes later */
+	sroce_ack_before(qp, rx->pkt.psn);
 	/* with what answers later ones kept, the peer has got on since it said this */
-	if (rx->pkt.psn != sq->psn_una || sq->rnr_wait || sq->kept.num ||
-	    gaps.end > wire_psn_diff(sq->psn_nxt, sq->psn_una)) {
+	if (rx->pkt.psn != sq->psn_una || sq->kept.num) {
 		sroce_qp_count(qp, STALE_ACK);
 		return;
 	}

@@ -1001,6 +1001,13 @@ static void report(struct sroce_rq *rq)
 	rq->report |= !rq->goes_back || !(++rq->unreported % UNREPORTED);
 }
 
+/* A packet that asks has come behind a gap. Is it kept, and has nothing been said of gaps for long? */
+static bool report_overdue(const struct sroce_rq *rq, enum sroce_keep kept)
+{
+	return (kept == SROCE_KEPT || kept == SROCE_KEPT_APART) &&
+	       ktime_after(ktime_get(), ktime_add_ns(rq->reported, REPORT_NS));
+}
+
 /*
  * How far ahead of its turn a packet of the peer's can be: behind as many as may be kept, and
  * behind READs such as it has sent, whose requests are among what is missing. A spoofer who knows
@@ -1036,7 +1043,7 @@ static void recv_early(struct sroce_qp *qp, struct sroce_rx *rx)
 		/* what has aged makes room for the next one */
 		sroce_kept_expire(qp);
 	}
-	if (opens && kept == SROCE_KEPT_APART)
+	if ((opens && kept == SROCE_KEPT_APART) || (rx->pkt.ackreq && report_overdue(rq, kept)))
 		report(rq);
 	recv_gap(qp);
 }

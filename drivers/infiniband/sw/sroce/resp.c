@@ -767,6 +767,7 @@ static void give_report(struct sroce_qp *qp)
 
 	spin_lock_bh(&rq->lock);
 	rq->report = false;
+	rq->reported = ktime_get();
 	psn = rq->epsn;
 	sroce_kept_gaps(qp, &rq->kept, psn, &gaps);
 	gaps.twice = rq->twice;

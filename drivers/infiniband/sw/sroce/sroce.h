@@ -1331,6 +1331,7 @@ enum sroce_resp_flag {
  * @filled: what was missing there has just come
  * @filled_psn: the last packet that was taken with it
  * @goes_back: its requester has sent all again that lay behind the last gap
+ * @reported: when it was told last
  * @unreported: what such a requester was not told of
  * @report: else, one of what is missing is due
  * @greet: it is to be told that there are such reports
@@ -1403,6 +1404,7 @@ struct sroce_rq {
 	bool filled;
 	u32 filled_psn;
 	bool goes_back;
+	ktime_t reported;
 	u8 unreported;
 	bool report;
 	bool greet;
@@ -2219,6 +2221,7 @@ void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx);
 void sroce_ack_later(struct sroce_qp *qp, struct sroce_rx *rx);
 void sroce_ack_advance(struct sroce_qp *qp, u32 psn);
 u32 sroce_ack_run(struct sroce_qp *qp);
+void sroce_ack_before(struct sroce_qp *qp, u32 psn);
 
 /* late.c */
 void sroce_late_hold(struct sk_buff *skb);
