@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A peer that says what is not so: reports of what is missing, and NAKs of requests
- * behind one that it has not answered. Neither acknowledges anything: they cost what
- * is sent for them, and that is bounded.
+ * A peer that says what is not so: reports of what is missing from the oldest on, and
+ * NAKs of requests behind one that it has not answered. Neither acknowledges anything:
+ * they cost what is sent for them, and that is bounded.
  */
 #include "model.h"
 
