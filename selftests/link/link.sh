@@ -174,6 +174,13 @@ if [ "$TYPE" = sroce ]; then
 		function xor2(s,  n) { n = hex(s); return int(n / 2) % 2 ? n - 2 : n + 2 }')
 	like "$info" "node_guid:[[:space:]]*$guid" "node GUID from the MAC $mac"
 	like "$info" "sys_image_guid:[[:space:]]*$guid" "system image GUID"
+	# as rdma-ndd does
+	desc=/sys/class/infiniband/roce0/node_desc
+	text="host $(printf 'x%.0s' {1..80})"
+	run "a description is written" eval 'echo -n "$text" >$desc'
+	is "$(cat $desc)" "${text:0:64}" "as much of it as there is room for"
+	run "and another" eval 'echo -n sroce >$desc'
+	is "$(cat $desc)" sroce "nothing is left of the first"
 fi
 field() {
 	echo "$info" | sed -n "s/^[[:space:]]*$1:[[:space:]]*\([^[:space:]]*\).*/\1/p" | head -n 1

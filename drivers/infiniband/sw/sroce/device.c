@@ -233,6 +233,16 @@ static u32 violations(const struct sroce_dev *sdev, enum sroce_counter id)
 	return min_t(u64, sroce_stats_sum(sdev->stats, id), U16_MAX);
 }
 
+/* Its description: rdma-ndd writes the host's name there when the device appears. */
+static int sroce_modify_device(struct ib_device *ibdev, int mask, struct ib_device_modify *attr)
+{
+	if (mask & ~IB_DEVICE_MODIFY_NODE_DESC)
+		return -EOPNOTSUPP;
+	if (mask & IB_DEVICE_MODIFY_NODE_DESC)
+		memcpy(ibdev->node_desc, attr->node_desc, sizeof(ibdev->node_desc));
+	return 0;
+}
+
 static int sroce_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
 {
 	struct net_device *ndev = ib_device_get_netdev(ibdev, port);
@@ -441,6 +451,7 @@ const struct ib_device_ops sroce_dev_ops = {
 	.mmap = sroce_mmap,
 	.mmap_free = sroce_mmap_free,
 	.modify_cq = sroce_modify_cq,
+	.modify_device = sroce_modify_device,
 	.modify_qp = sroce_modify_qp,
 	.modify_srq = sroce_modify_srq,
 	.modify_wq = sroce_modify_wq,
