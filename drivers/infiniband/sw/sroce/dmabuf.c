@@ -164,7 +164,8 @@ void sroce_dmabuf_release(struct sroce_mem *mem)
  * @attrs: no driver data
  *
  * Return: the region or an error pointer; -EOPNOTSUPP if the other driver can't
- * map the buffer into the kernel, or not as memory, and what it says itself to who attaches.
+ * map the buffer into the kernel, or not as memory, or for what SROCE_ACCESS_DMABUF has not, and
+ * what the other says itself to who attaches.
  */
 struct ib_mr *sroce_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length, u64 iova,
 				       int fd, int access,

@@ -592,7 +592,7 @@ static int mr_replace(struct sroce_region *region, struct sroce_mr *mr)
  * Return: NULL, as the core's object remains; or an error pointer, and the
  * region is what it was. Without IB_MR_REREG_TRANS: -EACCES if its pages are to
  * be read alone and @access would write, -EOPNOTSUPP if those that are pinned
- * were to come on demand, or the other way.
+ * were to come on demand, or the other way, or @access is not for a dma-buf.
  */
 struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length,
 				  u64 iova, int access, struct ib_pd *pd,

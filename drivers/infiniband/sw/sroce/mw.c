@@ -117,6 +117,8 @@ static bool may_bind(const struct sroce_mr *region, const struct sroce_window *w
 	if (wqe->bind_access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC) &&
 	    !(region->access & IB_ACCESS_LOCAL_WRITE))
 		return false;
+	if (region->mem.attach && wqe->bind_access & ~SROCE_ACCESS_DMABUF)
+		return false;
 	return sroce_mr_covers(region, wqe->bind_addr, wqe->bind_len, IB_ACCESS_MW_BIND);
 }
 
