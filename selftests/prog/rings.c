@@ -682,9 +682,9 @@ static void numbers(void)
 #define CROWD 16
 #define CROWD_SENDS 120
 
-/* 4 bytes to a datagram queue pair, by two address handles in turns: none is joined with the next. */
-static void post_datagrams(struct ibv_qp *qp, const struct ibv_mr *mr, struct ibv_ah *ah[2], uint32_t qpn,
-			   unsigned int n)
+/* 4 bytes each, by two address handles in turns: none is joined with the next. */
+static void post_datagrams(struct ibv_qp *qp, const struct ibv_mr *mr, struct ibv_ah *ah[2],
+			   uint32_t qpn, unsigned int n)
 {
 	unsigned int i;
 
@@ -718,7 +718,8 @@ static struct ibv_qp *datagram_qp(struct end *e, struct ibv_cq *cq, uint32_t sen
 {
 	struct ibv_qp *qp = ibv_create_qp(e->pd, &(struct ibv_qp_init_attr) {
 		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_UD,
-		.cap = { .max_send_wr = sends, .max_recv_wr = recvs, .max_send_sge = 1, .max_recv_sge = 1 },
+		.cap = { .max_send_wr = sends, .max_recv_wr = recvs,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
 	});
 
 	if (!qp)
@@ -780,7 +781,8 @@ static void crowd(void)
 	__atomic_store_n(&numbers->prod, numbers->prod + CROWD, __ATOMIC_RELEASE);
 	refused = hw_counter(&ea, "tx_dropped");
 	doorbell(e.ctx, SROCE_DOORBELL_BELLS);
-	is(datagrams(peer_cq, CROWD * CROWD_SENDS), CROWD * CROWD_SENDS, "rung for at once, each comes");
+	is(datagrams(peer_cq, CROWD * CROWD_SENDS), CROWD * CROWD_SENDS,
+	   "rung for at once, each comes");
 	is(hw_counter(&ea, "tx_dropped"), refused, "and none is refused by the stack on its way");
 	for (i = 0; i < CROWD; i++)
 		if (ibv_destroy_qp(qp[i]))
@@ -793,7 +795,7 @@ static void crowd(void)
 	end_close(&e);
 }
 
-/* A command by write(), as a provider of another version gives it: @len bytes, and room for @room */
+/* A command by write(), as another version's provider gives it: @len bytes, and room for @room */
 static int verb(uint32_t number, void *in, size_t len, void *resp, size_t room)
 {
 	struct ib_uverbs_cmd_hdr hdr = {

@@ -1390,12 +1390,13 @@ void sroce_send_fault_done(struct sroce_qp *qp, int err)
 }
 
 /*
- * One turn; what it takes is added to @work, see sroce_send_some(). Return: there is more, and others
- * should have the CPU first.
+ * One turn; what it takes is added to @work, see sroce_send_some(). Return: there is more, and
+ * others should have the CPU first.
  */
 static bool send_turn(struct sroce_qp *qp, u32 *work)
 {
-	const u32 budget = min(max(SEND_TURN_BYTES / qp->mtu, SEND_TURN_PKTS), sroce_pace_burst(qp));
+	const u32 pkts = max(SEND_TURN_BYTES / qp->mtu, SEND_TURN_PKTS);
+	const u32 budget = min(pkts, sroce_pace_burst(qp));
 	struct send_turn turn = { .qp = qp, .budget = budget };
 
 	if (test_and_clear_bit(SROCE_SQ_RANG, &qp->sq.flags))
@@ -1414,7 +1415,8 @@ static bool send_turn(struct sroce_qp *qp, u32 *work)
 	if (READ_ONCE(qp->state) == IB_QPS_ERR || READ_ONCE(qp->state) == IB_QPS_SQE)
 		send_flush_all(&turn);
 	sroce_send_mr_put(qp);
-	*work += (budget - turn.budget) * qp->mtu;
+	/* what is sent again alone has no budget */
+	*work += max(budget - turn.budget, turn.left.pkts) * qp->mtu;
 
 	check_drained(qp);
 	/* else blocked by the window, the device or time: those will wake us */
@@ -1483,8 +1485,8 @@ void sroce_send_run(struct sroce_qp *qp)
 /**
  * sroce_send_some - see to a send side, for a turn
  * @qp: queue pair
- * @work: what the turn has taken is added, in bytes: of packets and requests a path MTU each, as short
- *	ones cost about as much, and the payload of responses
+ * @work: what the turn has taken is added, in bytes: of packets and requests a path MTU each, as
+ *	short ones cost about as much, and the payload of responses
  *
  * As sroce_send_run(). For who sees to several: with bottom halves off, the stack gets the CPU when
  * all have sent something.
