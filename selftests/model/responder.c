@@ -306,7 +306,7 @@ static void report(void)
 	rq->report |= !rq->goes_back || !(++rq->unreported % UNREPORTED);
 }
 
-/* A packet that asks has come behind a gap. Is it kept, and has nothing been said of gaps for long? */
+/* A packet that asks came behind a gap. Is it kept, and has nothing been said of gaps for long? */
 static bool report_overdue(enum keep kept)
 {
 	return (kept == KEPT || kept == KEPT_APART) && ktime_get() > rq->reported + REPORT_NS;

@@ -508,6 +508,8 @@ void gaps_report(const struct rx *rx)
 	gaps_arrived(wire_psn_add(sq->psn_una, gaps.end));
 	if (timed_arrived(&gaps))
 		retry_arrived();
+	/* it says what comes behind what was sent again alone, as a NAK would */
+	sq->repair.rest_due = KTIME_MAX;
 	take_gaps(&gaps, false);
 }
 

@@ -659,10 +659,10 @@ static u32 num_missing(const struct wire_gaps *gaps)
 void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 {
 	struct sroce_rx_pos pos = rx->payload;
+	const u32 len = rx->pkt.payload_len, una = qp->sq.psn_una;
 	struct sroce_sq *sq = &qp->sq;
 	struct wire_gaps gaps;
 	u8 buf[WIRE_GAPS_MAX_LEN];
-	const u32 len = rx->pkt.payload_len;
 
 	if (len > sizeof(buf) || !rx->skb)
 		return;
@@ -684,7 +684,8 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 	sroce_ack_before(qp, rx->pkt.psn);
 	/* with what answers later ones kept, the peer has got on since it said this */
 	if (rx->pkt.psn != sq->psn_una || sq->kept.num) {
-		sroce_qp_count(qp, STALE_ACK);
+		if (sq->psn_una == una)
+			sroce_qp_count(qp, STALE_ACK);
 		return;
 	}
 	sq->repair.peer = SROCE_PEER_KEEPS;
@@ -694,6 +695,8 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 	sroce_gaps_arrived(sq, wire_psn_add(sq->psn_una, gaps.end));
 	if (timed_arrived(sq, &gaps))
 		sroce_retry_arrived(qp);
+	/* it says what comes behind what was sent again alone, as a NAK would */
+	sq->repair.rest_due = KTIME_MAX;
 	take_gaps(qp, &gaps, false);
 }
 

@@ -1001,7 +1001,7 @@ static void report(struct sroce_rq *rq)
 	rq->report |= !rq->goes_back || !(++rq->unreported % UNREPORTED);
 }
 
-/* A packet that asks has come behind a gap. Is it kept, and has nothing been said of gaps for long? */
+/* A packet that asks came behind a gap. Is it kept, and has nothing been said of gaps for long? */
 static bool report_overdue(const struct sroce_rq *rq, enum sroce_keep kept)
 {
 	return (kept == SROCE_KEPT || kept == SROCE_KEPT_APART) &&

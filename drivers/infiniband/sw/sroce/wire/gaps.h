@@ -29,6 +29,10 @@
 
 /**
  * struct wire_gaps - packets that are missing, of a run
+ *
+ * The run begins at the PSN of the BTH, which is the first that is missing: all before it have
+ * arrived, as if a NAK had named it.
+ *
  * @num: gaps
  * @end: packets of the run, those that are missing included
  * @twice: requests that had come before; it wraps

@@ -63,8 +63,9 @@
 #define UNREPORTED	8
 
 /*
- * Since the last report, when one that asks comes behind a gap: 500 us. On a long way one gap alone is
- * open for a round trip, in which all that comes counts as under way, and the window closes.
+ * Since the last report, when one that asks comes behind a gap: 500 us. On a long way one gap
+ * alone is open for a round trip, in which all that comes counts as under way, and the window
+ * closes.
  */
 #define REPORT_NS	500000L
 
