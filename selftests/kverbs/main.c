@@ -429,6 +429,7 @@ static void test_rdma(struct side *a, struct side *b)
 	*(u64 *)a->buf = 0x0123456789abcdefULL;
 	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) && a->send.wc.opcode == 9 &&
 	   !memcmp(a->buf, b->buf, 40000), "ATOMIC WRITE");
+	list.length = 40000;
 	ok(write_imm(a, b, wr, 99), "WRITE with immediate data");
 }
 

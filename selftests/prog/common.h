@@ -331,8 +331,8 @@ bool has_flush(struct end *e);
 /* Seconds after which what is kept before its turn is dropped: KEPT_MAX_AGE in keep.c */
 #define KEPT_AGE 20
 /*
- * The milliseconds that this is at least: age is counted in jiffies, and where a host is busy, those
- * were behind the clock as the packet came.
+ * The milliseconds that this is at least: age is counted in jiffies, and where a host is busy,
+ * those were behind the clock as the packet came.
  */
 #define AGED_MS (KEPT_AGE * 1000 - 250)
 

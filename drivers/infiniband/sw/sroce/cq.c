@@ -427,9 +427,9 @@ void sroce_cq_shrinks(struct sroce_cq *cq)
  * @cq: the queue
  *
  * One handler at a time for a queue of the kernel's, and every event gets its call: who comes
- * while one runs leaves it to that one. A program's handler wakes it up, and may be called by several:
- * who has woken it may lose the CPU to it, and others are not to wait for that. No lock may be held:
- * a handler may poll this queue and post to its queue pairs.
+ * while one runs leaves it to that one. A program's handler wakes it up, and may be called by
+ * several: who has woken it may lose the CPU to it, and others are not to wait for that. No lock
+ * may be held: a handler may poll this queue and post to its queue pairs.
  */
 void sroce_cq_notify(struct sroce_cq *cq)
 {

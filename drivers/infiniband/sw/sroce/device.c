@@ -51,8 +51,9 @@ bool sroce_udata_clear(struct ib_udata *udata)
  * @resp: the response
  * @len: its bytes
  *
- * An older provider wants less than there is, a newer one more, which is zeroed: struct ib_udata has
- * the rules. So both can be told apart without another ABI version.
+ * An older provider wants less than there is, a newer one more, which is zeroed: the rules are at
+ * struct ib_udata in Linux 7.2, which has a function for it. So both can be told apart without
+ * another ABI version.
  *
  * Return: 0 or -EFAULT.
  */
@@ -346,8 +347,8 @@ static int sroce_add_gid(const struct ib_gid_attr *attr, void **context)
 	if (ours)
 		return 0;
 	/*
-	 * The core says each refusal in the log. What is there when the link is made is said once or
-	 * twice; who makes more of them after that has it the core's way.
+	 * The core says each refusal in the log. What is there when the link is made is said once
+	 * or twice; who makes more of them after that has it the core's way.
 	 */
 	return READ_ONCE(sdev->gids_known) && !__ratelimit(&sdev->refusals) ? 0 : -EOPNOTSUPP;
 }

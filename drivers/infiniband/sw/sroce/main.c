@@ -25,12 +25,12 @@ static int check_netdev(struct net_device *ndev)
 {
 	if (ndev->type != ARPHRD_ETHER && ndev->type != ARPHRD_LOOPBACK &&
 	    ndev->type != ARPHRD_NONE) {
-		netdev_dbg(ndev, "sroce: not supported: only Ethernet, lo, tun and WireGuard are\n");
+		netdev_dbg(ndev, "sroce: only for Ethernet, lo, tun and WireGuard\n");
 		return -EOPNOTSUPP;
 	}
 	/* the core gives its addresses to the netdev below (is_eth_port_of_netdev_filter()) */
 	if (is_vlan_dev(ndev)) {
-		netdev_dbg(ndev, "sroce: a VLAN: a link on the netdev below has its addresses, too\n");
+		netdev_dbg(ndev, "sroce: a VLAN: use the netdev below, which has its addresses\n");
 		return -EOPNOTSUPP;
 	}
 	if (!iboe_get_mtu(ndev->mtu)) {
@@ -166,7 +166,7 @@ static int newlink_in(struct net *net, const char *name, struct net_device *ndev
 		goto err_dealloc;
 	}
 	if (err) {
-		netdev_dbg(ndev, "sroce: cannot use UDP port %d (error %d): see ss -lunp 'sport = :%d'\n",
+		netdev_dbg(ndev, "sroce: cannot use UDP port %d (%d): see ss -lunp 'sport = :%d'\n",
 			   WIRE_UDP_PORT, err, WIRE_UDP_PORT);
 		goto err_dealloc;
 	}

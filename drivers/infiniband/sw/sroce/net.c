@@ -858,8 +858,8 @@ bool sroce_net_heard(struct net *net, const union ib_gid *mgid)
 
 /*
  * A management datagram is for the link that has the address. If several have, as those of a bridge
- * and of its port, it is for the one that RDMA CM knew first that has it of the netdev that the datagram came by:
- * RDMA CM binds who listens at an address to that one, if it may use it there
+ * and of its port, it is for the one that RDMA CM knew first that has it of the netdev that the
+ * datagram came by: RDMA CM binds who listens at an address to that one, if it may use it there
  * (cma_acquire_dev_by_src_ip()). The connection manager has to know the VLAN of the address.
  */
 static void rx_management(struct rx_burst *rx, struct sroce_rx *packet)
@@ -1358,8 +1358,9 @@ int sroce_net_attach(struct sroce_dev *sdev, struct net *net, int ifindex)
  * sroce_net_last - the core is about to tell its clients of a link
  * @sdev: the link, attached
  *
- * May sleep. RDMA CM has links in the order that it is told of them, and so does rx_management(): one
- * that was in another namespace is the last of both.
+ * May sleep. RDMA CM has links in the order that it is told of them, and so does
+ * rx_management(): one that was in another namespace is the last of both. If RDMA CM is loaded
+ * after that, it has them in the order in which they were made, of which nobody tells us.
  */
 void sroce_net_last(struct sroce_dev *sdev)
 {

@@ -497,7 +497,7 @@ struct sroce_ucontext {
  *	no time
  * @moderated: completions that an event waits with
  * @mod_timer: when it waits no longer
- * @events: completion events due or being delivered
+ * @events: kernel consumers: completion events due or being delivered
  * @poll_lock: kernel consumers: one poller at a time; any context
  */
 struct sroce_cq {
