@@ -309,7 +309,8 @@ static void report(void)
 /* A packet that asks came behind a gap. Is it kept, and has nothing been said of gaps for long? */
 static bool report_overdue(enum keep kept)
 {
-	return (kept == KEPT || kept == KEPT_APART) && ktime_get() > rq->reported + REPORT_NS;
+	return !rq->goes_back && (kept == KEPT || kept == KEPT_APART) &&
+	       ktime_get() > rq->reported + REPORT_NS;
 }
 
 /* Before its turn: kept until then, as far as there is room. */

@@ -1004,7 +1004,7 @@ static void report(struct sroce_rq *rq)
 /* A packet that asks came behind a gap. Is it kept, and has nothing been said of gaps for long? */
 static bool report_overdue(const struct sroce_rq *rq, enum sroce_keep kept)
 {
-	return (kept == SROCE_KEPT || kept == SROCE_KEPT_APART) &&
+	return !rq->goes_back && (kept == SROCE_KEPT || kept == SROCE_KEPT_APART) &&
 	       ktime_after(ktime_get(), ktime_add_ns(rq->reported, REPORT_NS));
 }
 
