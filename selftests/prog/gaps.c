@@ -224,6 +224,35 @@ static void lost_read(void)
 	all_lost(IBV_WR_RDMA_READ);
 }
 
+/* A gap that stays open is reported again, by what comes behind it and asks. */
+static void stays_open(void)
+{
+	long long opened = 0;
+	struct pair p;
+	uint64_t key;
+
+	up(&p, 22);
+	warm_up(&p);
+	mark();
+	relay_drop(THERE, p.psn[0] + 10, UINT32_MAX);
+	key = begin(&p, IBV_WR_RDMA_WRITE, 64 * MTU);
+	for (double end = now() + PATIENCE; !opened && now() < end; opened = since(1, SENT))
+		sleep_ms(1);
+	/* all of that has come */
+	sleep_ms(300);
+	opened = since(1, SENT);
+	is(ibv_poll_cq(p.scq[0], 1, &(struct ibv_wc) {}), 0, "a WRITE waits for one packet");
+	pair_request(&p, IBV_WR_RDMA_WRITE, 64 * MTU);
+	for (double end = now() + PATIENCE; since(1, SENT) <= opened && now() < end; )
+		sleep_ms(1);
+	ok(since(1, SENT) > opened, "the same gap, and another WRITE: %lld reports, then %lld", opened,
+	   since(1, SENT));
+	relay_clear();
+	ok(ended(&p, IBV_WR_RDMA_WRITE, 64 * MTU, key), "it comes: every byte");
+	ok(ended(&p, IBV_WR_RDMA_WRITE, 64 * MTU, key), "and so does the other");
+	pair_destroy(&p);
+}
+
 /* The report behind it says what it said. */
 static void lost_nak(void)
 {
@@ -873,6 +902,7 @@ static const struct test tests[] = {
 	TEST(lost_write),
 	TEST(lost_send),
 	TEST(lost_read),
+	TEST(stays_open),
 	TEST(lost_nak),
 	TEST(parts_again),
 	TEST(malformed),
