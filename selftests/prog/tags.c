@@ -898,8 +898,9 @@ static void test_rndv(void)
 		rndv_one(&m, lens[i], lens[i]);
 		rndv_one(&m, lens[i], lens[i] + 500);
 	}
-	/* to itself, a device reads before it has told of the match */
-	if (!strcmp(ea.ctx->device->name, eb.ctx->device->name)) {
+	/* to itself, or with one processor, a device reads before it has told of the match */
+	if (!strcmp(ea.ctx->device->name, eb.ctx->device->name) ||
+	    sysconf(_SC_NPROCESSORS_ONLN) == 1) {
 		rndv_solicited(&m);
 	} else {
 		for (i = 0; i < 200 && !rndv_solicited(&m); i++)
