@@ -1024,13 +1024,17 @@ static void read_ended(void)
 			 .sg_list = SGE(p.buf[0], LEN, p.mr[0]->lkey), .num_sge = 1,
 			 .wr.rdma = { (uintptr_t)p.buf[1], mr->rkey }))
 			die("post READ");
-		wait_counter(&eb, "tx_pkts", given);
 		if (i == 0) {
+			wait_counter(&eb, "tx_pkts", given);
 			if (POST(p.qp[1], .wr_id = 2, .opcode = IBV_WR_SEND, .num_sge = 1,
 				 .sg_list = SGE(p.buf[1], 8, ~p.mr[1]->lkey)))
 				die("post SEND");
 			wc_is(p.scq[1], 2, IBV_WC_LOC_PROT_ERR, NULL, "%s fails", how[i]);
 		} else {
+			/*
+			 * At once: if a probe asks for the READ again before, its answer begins anew
+			 * there, and the NAK names what has come long ago.
+			 */
 			if (POST(p.qp[0], .wr_id = 3, .opcode = IBV_WR_RDMA_WRITE, .num_sge = 1,
 				 .sg_list = SGE(p.buf[0], 8, p.mr[0]->lkey),
 				 .wr.rdma = { (uintptr_t)p.buf[1], ~p.mr[1]->rkey }))
