@@ -791,6 +791,17 @@ void mr_drop(struct ibv_mr *mr)
 	free(p);
 }
 
+bool all_are(const void *mem, uint8_t byte, size_t len)
+{
+	const uint8_t *p = mem;
+
+	while (len && *p == byte) {
+		p++;
+		len--;
+	}
+	return !len;
+}
+
 /* Since Linux 6.2 */
 bool has_flush(struct end *e)
 {
@@ -848,11 +859,13 @@ void ud_down(struct ud *u)
 	mr_drop(u->mr);
 }
 
-struct ibv_qp *ud_of_srq(struct end *e, struct ibv_srq *srq, struct ibv_cq *cq, uint32_t qkey)
+struct ibv_qp *ud_qp(struct end *e, struct ibv_cq *cq, struct ibv_srq *srq, uint32_t sends,
+		     uint32_t recvs, uint32_t qkey)
 {
 	struct ibv_qp *qp = ibv_create_qp(e->pd, &(struct ibv_qp_init_attr) {
 		.send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_UD,
-		.cap = { .max_send_wr = 1, .max_send_sge = 1 },
+		.cap = { .max_send_wr = sends, .max_recv_wr = recvs,
+			 .max_send_sge = 1, .max_recv_sge = !srq },
 	});
 
 	if (!qp)

@@ -226,8 +226,9 @@ struct ud {
 void ud_ready(struct ibv_qp *qp, uint32_t qkey);
 void ud_up(struct ud *u, struct end *e, uint32_t qkey, bool ex);
 void ud_down(struct ud *u);
-/* One that takes its requests from a shared queue, and is ready */
-struct ibv_qp *ud_of_srq(struct end *e, struct ibv_srq *srq, struct ibv_cq *cq, uint32_t qkey);
+/* One that is ready, without memory; with an @srq, @recvs is 0 */
+struct ibv_qp *ud_qp(struct end *e, struct ibv_cq *cq, struct ibv_srq *srq, uint32_t sends,
+		     uint32_t recvs, uint32_t qkey);
 
 /* What a datagram's receive begins with */
 #define GRH 40
@@ -326,6 +327,7 @@ bool wc_is(struct ibv_cq *cq, uint64_t wr_id, int status, struct ibv_wc *out, co
 
 /* The kernel's enum ib_access_flags, which older headers lack: FLUSH to global visibility */
 #define ACCESS_FLUSH (1 << 8)
+bool all_are(const void *mem, uint8_t byte, size_t len);
 bool has_flush(struct end *e);
 
 /* Seconds after which what is kept before its turn is dropped: KEPT_MAX_AGE in keep.c */

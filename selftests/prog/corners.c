@@ -201,7 +201,7 @@ static void srq_short(void)
 	ud_up(&s, &ea, QKEY, false);
 	cq = cq_make(&eb, 8);
 	for (int i = 0; i < 2; i++)
-		qp[i] = ud_of_srq(&eb, srq, cq, QKEY);
+		qp[i] = ud_qp(&eb, cq, srq, 1, 0, QKEY);
 	pair_create(&p, &ea, &eb, &o);
 	p.conn.mtu = IBV_MTU_256;
 	pair_connect(&p);

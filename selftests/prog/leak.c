@@ -31,17 +31,6 @@
 
 static struct end ea, eb;
 
-static bool is_zero(const void *p, size_t len)
-{
-	const uint8_t *b = p;
-
-	while (len && !*b) {
-		b++;
-		len--;
-	}
-	return !len;
-}
-
 /* --- keys ----------------------------------------------------------------------------- */
 
 #define KEYS 2000
@@ -297,7 +286,7 @@ static void said_is(const char *what, size_t len, const size_t *zero, size_t n)
 
 	is(said.len, len, "%s: the answer's length", what);
 	while (n--)
-		clean &= is_zero(said.b + zero[n], 4);
+		clean &= all_are(said.b + zero[n], 0, 4);
 	ok(clean, "%s: what is reserved is zero", what);
 	memset(&said, 0, sizeof(said));
 }
@@ -346,7 +335,7 @@ static void answers(void)
 	qa.srq = srq;
 	qp = ibv_create_qp(e.pd, &qa);
 	ok(said.len == sizeof(struct sroce_create_qp_resp) &&
-	   is_zero(&((struct sroce_create_qp_resp *)said.b)->rq, sizeof(struct sroce_ring_map)),
+	   all_are(&((struct sroce_create_qp_resp *)said.b)->rq, 0, sizeof(struct sroce_ring_map)),
 	   "with a shared receive queue: nothing is said of another");
 	SAID(sroce_create_qp_resp, RESERVED(sroce_create_qp_resp, sq),
 	     RESERVED(sroce_create_qp_resp, rq));
@@ -436,7 +425,7 @@ static void entries(void)
 			clean += cqe_clean(&c[k], p.qp[!i]->qp_num);
 		ok(k && clean == k, "%s: %u entries of %u have nothing that was not asked for",
 		   i ? "received" : "sent", clean, k);
-		ok(is_zero(c + k, (64 - k) * sizeof(*c)), "and nothing is behind them");
+		ok(all_are(c + k, 0, (64 - k) * sizeof(*c)), "and nothing is behind them");
 	}
 	pair_destroy(&p);
 	for (i = 0; i < 2; i++)
@@ -498,11 +487,11 @@ static void look_packet(const uint8_t *p, size_t len)
 		seen.tail++;
 		return;
 	}
-	if (!is_zero(p + len - 4 - pad, pad)) {
+	if (!all_are(p + len - 4 - pad, 0, pad)) {
 		if (seen.padding++ < TELL)
 			diag("opcode %#x: padding of %u", p[0], pad);
 	}
-	if (spec_says(op->name, "CNP") && !is_zero(p + head, len - 4 - head))
+	if (spec_says(op->name, "CNP") && !all_are(p + head, 0, len - 4 - head))
 		seen.reserved++;
 }
 

@@ -1461,7 +1461,7 @@ static void srq_ud(void)
 		die("create_srq");
 	ud_up(&a, &ea, QKEY, false);
 	for (i = 0; i < 2; i++)
-		qp[i] = ud_of_srq(&eb, srq, cq, QKEY);
+		qp[i] = ud_qp(&eb, cq, srq, 1, 0, QKEY);
 	for (i = 0; i < SRQ_UD_SLOTS; i++)
 		srq_ud_post(srq, mr, i);
 	for (i = 0; i < SRQ_UD_SLOTS; i++)

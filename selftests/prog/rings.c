@@ -714,20 +714,6 @@ static void recv_into(struct ibv_qp *qp, const struct ibv_mr *mr)
 		die("post_recv");
 }
 
-static struct ibv_qp *datagram_qp(struct end *e, struct ibv_cq *cq, uint32_t sends, uint32_t recvs)
-{
-	struct ibv_qp *qp = ibv_create_qp(e->pd, &(struct ibv_qp_init_attr) {
-		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_UD,
-		.cap = { .max_send_wr = sends, .max_recv_wr = recvs,
-			 .max_send_sge = 1, .max_recv_sge = 1 },
-	});
-
-	if (!qp)
-		die("create_qp, UD");
-	ud_ready(qp, 5);
-	return qp;
-}
-
 /* What is posted is not rung for: the kernel may look at the ring once more for what was before. */
 static void hush(struct sroce_ring *sends)
 {
@@ -746,7 +732,7 @@ static void crowd(void)
 	const unsigned int all = CROWD * (POSTED + CROWD_SENDS);
 	struct ibv_mr *mr, *peer_mr = mr_make(&eb, 4096, IBV_ACCESS_LOCAL_WRITE);
 	struct ibv_cq *cq, *peer_cq = cq_make(&eb, all);
-	struct ibv_qp *qp[CROWD], *peer = datagram_qp(&eb, peer_cq, 1, all);
+	struct ibv_qp *qp[CROWD], *peer = ud_qp(&eb, peer_cq, NULL, 1, all, 5);
 	struct sroce_ring *numbers;
 	struct ibv_ah *ah[2];
 	struct end e = { 0 };
@@ -766,7 +752,7 @@ static void crowd(void)
 	ah[1] = ah_to(&e, &eb.gid);
 	for (i = 0; i < CROWD; i++) {
 		ring_before();
-		qp[i] = datagram_qp(&e, cq, 256, 1);
+		qp[i] = ud_qp(&e, cq, NULL, 256, 1, 5);
 		post_datagrams(qp[i], mr, ah, peer->qp_num, POSTED);
 		comes(cq, POSTED - 1, "a datagram", i);
 		hush(ring_at(POSTED));
@@ -828,15 +814,6 @@ static void drop_cq(uint32_t handle)
 	errno = verb(IB_USER_VERBS_CMD_DESTROY_CQ, &in, sizeof(in), resp, sizeof(resp) - 8);
 	if (errno)
 		die("DESTROY_CQ");
-}
-
-static bool all_are(const void *mem, uint8_t byte, size_t len)
-{
-	const uint8_t *p = mem;
-
-	while (len && *p == byte)
-		p++, len--;
-	return !len;
 }
 
 /* struct ib_udata: what is longer on either side is nothing, as long as it is zero. */
