@@ -5,13 +5,18 @@
  * libibverbs of the day may have no call; and calls of providers that are older or newer.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
+#include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl.h>
 
 #include "common.h"
 #include "../../include/uapi/rdma/sroce-abi.h"
@@ -25,6 +30,8 @@ static struct end ea, eb;
 
 /* kernel's enum ib_uverbs_access_flags, which older headers lack */
 #define ACCESS_PERSIST (1 << 9)
+/* and enum ib_uverbs_core_support */
+#define CORE_SUPPORT_ROBUST_UDATA (1 << 1)
 
 /* The shared receive queue that an XRC requester names; nothing to others */
 static uint32_t srqn;
@@ -816,6 +823,45 @@ static void drop_cq(uint32_t handle)
 		die("DESTROY_CQ");
 }
 
+/* What a new context is told of its kernel, before the driver has anything to say */
+static uint64_t core_support(void)
+{
+	uint64_t support = 0;
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attr;
+	} c = {
+		.hdr = {
+			.length = sizeof(c), .object_id = UVERBS_OBJECT_DEVICE,
+			.method_id = UVERBS_METHOD_GET_CONTEXT, .num_attrs = 1,
+			.driver_id = SROCE_DRIVER_ID,
+		},
+		.attr = {
+			.attr_id = UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, .len = sizeof(support),
+			.flags = UVERBS_ATTR_F_MANDATORY, .data = (uintptr_t)&support,
+		},
+	};
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/infiniband/%s", ea.ctx->device->dev_name);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0 || ioctl(fd, RDMA_VERBS_IOCTL, &c) || close(fd))
+		die("GET_CONTEXT");
+	return support;
+}
+
+/* From 7.2 on, who knows struct ib_udata's rules says so. */
+static bool udata_has_rules(void)
+{
+	unsigned int major, minor;
+	struct utsname u;
+
+	if (uname(&u) || sscanf(u.release, "%u.%u", &major, &minor) != 2)
+		die("uname");
+	return major > 7 || (major == 7 && minor >= 2);
+}
+
 /* struct ib_udata: what is longer on either side is nothing, as long as it is zero. */
 static void versions(void)
 {
@@ -866,6 +912,8 @@ static void versions(void)
 	ok(write(ea.ctx->cmd_fd, &query, sizeof(query)) == sizeof(query) &&
 	   query_resp.core.base.max_qp > 0 && all_are(query_resp.more, 0, 16),
 	   "query_device, with room for what there is not");
+	is(!!(core_support() & CORE_SUPPORT_ROBUST_UDATA), udata_has_rules(),
+	   "programs are told so, by a kernel that asks");
 }
 
 static const struct test tests[] = {

@@ -270,6 +270,13 @@ static inline void sroce_counter_init(struct rdma_counter *counter)
 #define sroce_dmabuf_udata(attrs) (&(attrs)->driver_udata)
 #endif
 
+/* Programs can ask whether longer requests and responses are handled as struct ib_udata has it. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 2, 0)
+#define SROCE_ROBUST_UDATA
+#else
+#define SROCE_ROBUST_UDATA .uverbs_robust_udata = true,
+#endif
+
 /* Callers of the plain functions have the reservation lock since then. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
 #define dma_buf_vmap_unlocked(dmabuf, map) dma_buf_vmap(dmabuf, map)

@@ -487,5 +487,6 @@ const struct ib_device_ops sroce_dev_ops = {
 	SROCE_COUNTER_OBJ
 	SROCE_PORT_EVENT
 	SROCE_PORT_SPEED
+	SROCE_ROBUST_UDATA
 	SROCE_RES_SRQ
 };
