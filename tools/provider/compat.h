@@ -23,11 +23,19 @@
 	ibv_cmd_create_cq_ex(ctx, attr, cq, cmd, cmd_size, resp, resp_size, flags)
 #endif
 
-/* 62: the speed of a port */
+/*
+ * 62: the speed of a port. Its operations stand among the others', and the private interface has
+ * kept its number, 59: that libibverbs would load what was built for 59 to 61, and call what lies
+ * beside what it means. The other way round there is no ibv_cmd_query_port_speed() to load with.
+ */
 #if RDMA_CORE_VERSION < 62
 #define SROCE_PORT_SPEED
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port_num, uint64_t *speed)
+	__attribute__((weak));
+#define sroce_libibverbs_fits() (!ibv_query_port_speed)
 #else
 #define SROCE_PORT_SPEED .query_port_speed = ibv_cmd_query_port_speed,
+#define sroce_libibverbs_fits() true
 #endif
 
 /* 64: attributes of the driver's */

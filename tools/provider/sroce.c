@@ -4,6 +4,7 @@
  * can be done with one.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "sroce.h"
@@ -181,6 +182,11 @@ static struct verbs_device *sroce_alloc_device(struct verbs_sysfs_dev *sysfs)
 {
 	struct sroce_device *dev;
 
+	if (!sroce_libibverbs_fits()) {
+		fprintf(stderr, "libsroce: built for rdma-core %d, and this is a later one: make install\n",
+			RDMA_CORE_VERSION);
+		return NULL;
+	}
 	dev = calloc(1, sizeof(*dev));
 	if (!dev)
 		return NULL;
