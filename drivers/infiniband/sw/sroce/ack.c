@@ -169,7 +169,7 @@ static void ack_rnr(struct sroce_qp *qp, u32 psn, u8 syndrome)
 	if (sq->rnr_wait)
 		return;
 	/* 7 is for ever (9.9.2.4.1) */
-	if (qp->attr.rnr_retry != 7) {
+	if (qp->rnr_retry != 7) {
 		if (!sq->rnr_left) {
 			sroce_send_fail(qp, IB_WC_RNR_RETRY_EXC_ERR, syndrome);
 			return;
@@ -286,7 +286,7 @@ static void nak_fatal(struct sroce_qp *qp, struct sroce_rx *rx, bool early)
 {
 	const u8 syndrome = rx->pkt.syndrome;
 
-	if (early && qp->attr.timeout)
+	if (early && qp->timeout)
 		ack_early(qp, rx);
 	else
 		sroce_send_fail(qp, nak_status(syndrome & WIRE_AETH_VALUE_MASK), syndrome);

@@ -424,7 +424,7 @@ void sroce_doorbell_judge(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 	const u32 heard = READ_ONCE(qp->rq.news);
 	const bool several = several_posted(sq);
-	bool any, lone = note_polled(to_scq(qp->ibqp.send_cq), &sq->polled, &any) && !several;
+	bool any, lone = note_polled(sq->cq, &sq->polled, &any) && !several;
 	const ktime_t now = ktime_get();
 	const s64 gap = ktime_to_ns(ktime_sub(now, READ_ONCE(sq->stream.rung)));
 	const s64 own = ktime_to_ns(ktime_sub(now, READ_ONCE(sq->resumed)));

@@ -767,7 +767,7 @@ static bool rx_suits(const struct rx_burst *rx, const struct wire_pkt *pkt)
 	/* XRC: an initiator has nobody's requests to take, and a target no responses */
 	if ((pkt->opcode & WIRE_TRANSPORT_MASK) != rx->qp->transport ||
 	    (rx->qp->transport == WIRE_UD && !rx->ud_suits) ||
-	    rx->qp->ibqp.qp_type == (response ? IB_QPT_XRC_TGT : IB_QPT_XRC_INI)) {
+	    rx->qp->type == (response ? IB_QPT_XRC_TGT : IB_QPT_XRC_INI)) {
 		sroce_qp_count(rx->qp, RX_WRONG_STATE);
 		return false;
 	}
@@ -806,7 +806,7 @@ static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet, bool gsi)
 		run_start(rx, pkt->qpn);
 		rx->ud_suits = rx->qp && rx->qp->transport == WIRE_UD && rx_ud_suits(rx);
 	}
-	if (rx->no_qp || (rx->qp->ibqp.qp_type == IB_QPT_GSI) != gsi)
+	if (rx->no_qp || (rx->qp->type == IB_QPT_GSI) != gsi)
 		sroce_count(rx->sdev, RX_NO_QP);
 	else if (pkt->op->class == WIRE_CLASS_CNP)
 		rx_notified(rx, pkt);

@@ -124,15 +124,13 @@ void sroce_qp_prefetch(u32 qpn, bool sends)
 
 	if (!qp)
 		return;
-	prefetch(&qp->ibqp);
-	prefetch(&qp->ibqp.qp_type);
-	prefetch(&qp->num);
-	prefetch(&qp->state);
-	prefetch(&qp->mtu);
+	prefetch(&qp->sdev);
 	if (sends)
-		prefetch_lines(&qp->sq, offsetofend(struct sroce_sq, path));
+		prefetch_lines(&qp->sq.sweep.due, offsetofend(struct sroce_sq, fault.err) -
+						  offsetof(struct sroce_sq, sweep.due));
 	else
-		prefetch_lines(&qp->rq, offsetof(struct sroce_rq, parts));
+		prefetch_lines(&qp->rq.kept.bytes, offsetofend(struct sroce_rq, fault.err) -
+						   offsetof(struct sroce_rq, kept.bytes));
 }
 
 /**
@@ -609,6 +607,7 @@ static void sides_init(struct sroce_qp *qp)
 	struct sroce_rq *rq = &qp->rq;
 
 	no_peer(qp);
+	rq->pd = qp->ibqp.pd;
 	sq->by_key = -1;
 	mutex_init(&qp->mutex);
 	spin_lock_init(&sq->post_lock);
@@ -695,6 +694,8 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 	/* an XRC target belongs to its domain, and to no process: it has no rings */
 	if (udata)
 		qp->ibuc = sroce_udata_context(udata);
+	qp->sdev = sdev;
+	qp->type = init->qp_type;
 	sides_init(qp);
 	qp->transport = qp_types[init->qp_type].transport;
 	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
@@ -808,6 +809,15 @@ static void set_path(struct sroce_path *to, const struct sroce_path *path)
 	*to = *path;
 }
 
+/* Those that every message looks at: see struct sroce_qp */
+static void copy_attr(struct sroce_qp *qp)
+{
+	qp->access = qp->attr.qp_access_flags;
+	qp->timeout = qp->attr.timeout;
+	qp->retry_cnt = qp->attr.retry_cnt;
+	qp->rnr_retry = qp->attr.rnr_retry;
+}
+
 /* From the attributes to what the two sides use. Both are locked. */
 static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask,
 		       const struct sroce_path *path)
@@ -818,6 +828,7 @@ static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int m
 		WRITE_ONCE(qp->mtu, ib_mtu_enum_to_int(attr->path_mtu));
 	if (mask & IB_QP_DEST_QPN)
 		qp->dqpn = attr->dest_qp_num;
+	copy_attr(qp);
 	if (mask & IB_QP_AV) {
 		set_path(&sq->path, path);
 		set_path(&qp->rq.path, path);
@@ -888,6 +899,7 @@ static void enter_reset(struct sroce_qp *qp)
 	qp->comm_est = false;
 	qp->last_wqe = false;
 	qp->attr = (struct ib_qp_attr) { .cap = qp->attr.cap };
+	copy_attr(qp);
 }
 
 static void enter_rts(struct sroce_qp *qp)

@@ -83,7 +83,7 @@ static void run_mr_put(struct sroce_rq *rq)
 /* Of remote keys: the queue pair's, and of XRC the shared receive queue's */
 static struct ib_pd *recv_pd(const struct sroce_qp *qp)
 {
-	return qp->rq.srq ? qp->rq.srq->ibsrq.pd : qp->ibqp.pd;
+	return qp->rq.srq ? qp->rq.srq->ibsrq.pd : qp->rq.pd;
 }
 
 /* Of a receive request's keys: that of the queue which it was posted to, 10.2.9 */
@@ -564,7 +564,7 @@ static bool in_order(const struct sroce_qp *qp, const struct wire_pkt *pkt)
 
 static bool allowed(const struct sroce_qp *qp, int access)
 {
-	return (qp->attr.qp_access_flags & access) == access;
+	return (qp->access & access) == access;
 }
 
 /* Take a receive request; the message does without if there is none. */

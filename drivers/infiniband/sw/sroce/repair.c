@@ -63,7 +63,7 @@ static ktime_t probe_at(const struct sroce_qp *qp, ktime_t now, u64 ns)
 
 	if (r->probes < PROBES_MAX)
 		return ktime_add_ns(now, ns << probe_shift(r));
-	if (qp->attr.timeout)
+	if (qp->timeout)
 		return KTIME_MAX;
 	return ktime_add_ns(now, max_t(u64, ns, PROBE_LAST_NS));
 }

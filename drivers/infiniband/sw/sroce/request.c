@@ -292,7 +292,7 @@ static enum ib_wc_status check_wqe(struct sroce_qp *qp, u32 index, u32 *length)
 	if (wqe->opcode >= ARRAY_SIZE(sroce_send_ops) || wqe->flags & ~flags || wqe->reserved)
 		return IB_WC_LOC_QP_OP_ERR;
 	op = &sroce_send_ops[wqe->opcode];
-	if (!(op->qpts & BIT(qp->ibqp.qp_type)) ||
+	if (!(op->qpts & BIT(qp->type)) ||
 	    (op->kernel && !rdma_is_kernel_res(&qp->ibqp.res)))
 		return IB_WC_LOC_QP_OP_ERR;
 	status = check_data(qp, index, length);

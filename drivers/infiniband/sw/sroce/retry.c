@@ -26,7 +26,7 @@ static const u32 rnr_timer[32] = {
  */
 static ktime_t ack_deadline(const struct sroce_qp *qp, ktime_t now)
 {
-	const u32 in_a_row = qp->attr.retry_cnt - qp->sq.retry_left;
+	const u32 in_a_row = qp->retry_cnt - qp->sq.retry_left;
 	const u64 timeout = qp_ack_timeout_ns(qp);
 
 	return timeout ? ktime_add_ns(now, timeout << min(in_a_row, 2U)) : KTIME_MAX;
@@ -260,8 +260,8 @@ void sroce_retry_progress(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 
-	sq->retry_left = qp->attr.retry_cnt;
-	sq->rnr_left = qp->attr.rnr_retry;
+	sq->retry_left = qp->retry_cnt;
+	sq->rnr_left = qp->rnr_retry;
 	sq->rnr_wait = false;
 	sq->rnr_probe = false;
 	sq->deadline = KTIME_MAX;

@@ -303,7 +303,7 @@ static void av_unlock(struct sroce_av *av)
  */
 static bool send_refused_for_good(struct sroce_qp *qp)
 {
-	if ((qp_reliable(qp) && qp->ibqp.qp_type != IB_QPT_RAW_PACKET) ||
+	if ((qp_reliable(qp) && qp->type != IB_QPT_RAW_PACKET) ||
 	    ++qp->sq.refusals < REFUSALS_MAX)
 		return false;
 	qp->sq.refusals = 0;
@@ -1284,7 +1284,7 @@ static void send_packets(struct send_turn *turn)
 				turn->budget++;
 				later--;
 			}
-		} else if (qp->ibqp.qp_type == IB_QPT_RAW_PACKET) {
+		} else if (qp->type == IB_QPT_RAW_PACKET) {
 			res = send_frame(turn);
 		} else {
 			res = send_packet(turn);

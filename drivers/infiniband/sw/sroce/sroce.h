@@ -572,35 +572,37 @@ struct sroce_srq {
 /**
  * struct sroce_path - the way to a peer, as one side of a queue pair uses it
  * @net: namespace
+ * @dst: cached route, checked at each use
+ * @dst_cookie: for that check
  * @oif: interface to leave by
- * @ipv6: IPv6, else IPv4
- * @saddr: own address (the first word of it for IPv4)
- * @daddr: the peer's
+ * @flow_label: IPv6
+ * @sport: UDP source port: one flow to routers, NICs and GRO
+ * @ip_id: the next packet's IPv4 identification; it is in the ICRC
  * @tclass: traffic class or TOS
  * @priority: of skbs, for queues of this host
  * @hop_limit: hop limit or TTL
- * @sport: UDP source port: one flow to routers, NICs and GRO
- * @flow_label: IPv6
- * @ip_id: the next packet's IPv4 identification; it is in the ICRC
- * @dst: cached route, checked at each use
- * @dst_cookie: for that check
+ * @ipv6: IPv6, else IPv4
+ * @saddr: own address (the first word of it for IPv4)
+ * @daddr: the peer's
+ *
+ * Of IPv4, all that is used is in 56 bytes.
  */
 struct sroce_path {
 	struct net *net;
+	struct dst_entry *dst;
+	u32 dst_cookie;
 	int oif;
+	__be32 flow_label;
+	__be16 sport;
+	u16 ip_id;
+	u8 tclass;
+	u8 priority;
+	u8 hop_limit;
 	bool ipv6;
 	union {
 		struct in6_addr in6;
 		__be32 in4;
 	} saddr, daddr;
-	u8 tclass;
-	u8 priority;
-	u8 hop_limit;
-	__be16 sport;
-	__be32 flow_label;
-	u16 ip_id;
-	struct dst_entry *dst;
-	u32 dst_cookie;
 };
 
 /**
@@ -754,18 +756,18 @@ struct sroce_held {
 
 /**
  * struct sroce_kept - packets that came before their turn
+ * @held_page: that the data of the last one is in
  * @tree: runs of struct sroce_late, by the first one's PSN
  * @last: the first of the last run
- * @num: packets
  * @bytes: that they pin, and those of the side that wait for memory
- * @held_page: that the data of the last one is in
+ * @num: packets
  */
 struct sroce_kept {
+	struct sroce_held held_page;
 	struct rb_root_cached tree;
 	struct sroce_late *last;
-	u32 num;
 	u32 bytes;
-	struct sroce_held held_page;
+	u32 num;
 };
 
 /* Packets that may wait; one more is lost, and recovered as such. */
@@ -773,11 +775,11 @@ struct sroce_kept {
 
 /**
  * struct sroce_fault - memory that a side needs paged in before it can go on
+ * @active: from sroce_fault_start() until @done returns
+ * @err: outcome of the last paging, for the next try at the same address: 0 or an errno
  * @work: pages it in
  * @qp: the side's queue pair; its number is in use as long as @active
  * @done: called by @work with the outcome
- * @active: from sroce_fault_start() until @done returns
- * @err: outcome of the last paging, for the next try at the same address: 0 or an errno
  * @srq: held, where @pd is its
  * @pd: protection domain
  * @lkey: region
@@ -786,11 +788,11 @@ struct sroce_kept {
  * @write: they are to be written
  */
 struct sroce_fault {
+	bool active;
+	int err;
 	struct work_struct work;
 	struct sroce_qp *qp;
 	void (*done)(struct sroce_qp *qp, int err);
-	bool active;
-	int err;
 	struct sroce_srq *srq;
 	struct ib_pd *pd;
 	u32 lkey;
@@ -845,14 +847,14 @@ enum sroce_peer {
  * @backed_off: the next waits so often twice as long, until a time has been measured
  * @num: packets, of requests that are made of packets
  * @psn: the packet; with @due, only as long as it is psn_una
- * @end: the first behind what was sent, or, of a READ, asked for
- * @sent: when it was
- * @behind: and the first PSN that had not been sent before that
+ * @probe_due: nothing was heard for so long that we ask; KTIME_MAX for never
+ * @rest_due: the rest is sent if nothing more was heard; KTIME_MAX for never
  * @lossy: until when the network is taken for one that loses packets
  * @took: how long an answer took, in nanoseconds, smoothed; 0 before the first
  * @took_var: how far that is off, on the average
- * @probe_due: nothing was heard for so long that we ask; KTIME_MAX for never
- * @rest_due: the rest is sent if nothing more was heard; KTIME_MAX for never
+ * @sent: when it was
+ * @end: the first behind what was sent, or, of a READ, asked for
+ * @behind: and the first PSN that had not been sent before that
  */
 struct sroce_repair {
 	bool due;
@@ -868,14 +870,14 @@ struct sroce_repair {
 	u8 backed_off;
 	u8 num;
 	u32 psn;
-	u32 end;
-	ktime_t sent;
-	u32 behind;
+	ktime_t probe_due;
+	ktime_t rest_due;
 	ktime_t lossy;
 	u64 took;
 	u64 took_var;
-	ktime_t probe_due;
-	ktime_t rest_due;
+	ktime_t sent;
+	u32 end;
+	u32 behind;
 };
 
 /**
@@ -920,30 +922,31 @@ struct sroce_gap {
 
 /**
  * struct sroce_sweep - all that is known to be missing (gaps.c)
+ * @gap: by PSN
+ * @request: one that the peer lacks, with responses missing before it
  * @due: some of it is to be sent again
  * @implied: responses tell of it: requests that have none have arrived
  * @num: gaps
- * @gap: by PSN
  * @end: the packet behind all that reports have told of
  * @arrived: PSNs of what the peer has, behind a packet that it lacks
  * @spare: of these, that stand for no packet: a READ request is one
- * @request: one that the peer lacks, with responses missing before it
  * @newest: all that has come, of requests or responses, lies before this PSN
  * @came: of the responses that were asked for again, the last that has come
  * @came_sent: when it was asked for so; 0 for none
  */
 struct sroce_sweep {
+	struct sroce_gap gap[WIRE_GAPS_MAX];
+	struct sroce_gap request;
+	/* and this begins a line: see struct sroce_sq */
 	bool due;
 	bool implied;
 	u32 num;
 	u32 end;
 	u32 arrived;
 	u32 spare;
-	struct sroce_gap request;
 	u32 newest;
 	u32 came;
 	ktime_t came_sent;
-	struct sroce_gap gap[WIRE_GAPS_MAX];
 };
 
 /* A processor that was busy makes one of them long; a queue, all. */
@@ -951,43 +954,43 @@ struct sroce_sweep {
 
 /**
  * struct sroce_cwnd - packets that may be under way (pace.c)
- * @pkts: so many
  * @limit: less what is not a whole burst
  * @most: with those that have arrived behind one that is missing
  * @ask: after so many, an acknowledgement is asked for
- * @sparing: a slow queue has overflowed lately: little leaves at a time
- * @cut: when the window was cut for the last time
  * @burst_arrived: the packet behind all that had arrived in the last turn
  * @ssthresh: twice as many each round trip up to here, then a few more
- * @full: it has held packets back since the last round trip was measured
  * @rtt_arrived: the packet behind all that had arrived when the one that is timed
  *	left, but for those that were missing
- * @rtt: the last round trips, in nanoseconds
- * @fits: packets that were delivered in each, as many as that is of the least
- * @num_rtt: how many were measured
- * @rtt_least: the shortest of this span of time, and of the one before
- * @span_end: when a new one begins
  * @recover: losses of packets before this one have been heeded
  * @lost: packets since the last round trip was measured
+ * @num_rtt: how many were measured
+ * @pkts: so many
+ * @full: it has held packets back since the last round trip was measured
+ * @sparing: a slow queue has overflowed lately: little leaves at a time
+ * @span_end: when a new one begins
+ * @rtt_least: the shortest of this span of time, and of the one before
+ * @rtt: the last round trips, in nanoseconds
+ * @fits: packets that were delivered in each, as many as that is of the least
+ * @cut: when the window was cut for the last time
  */
 struct sroce_cwnd {
-	u32 pkts;
 	u32 limit;
 	u32 most;
 	u32 ask;
 	u32 burst_arrived;
 	u32 ssthresh;
-	bool full;
-	bool sparing;
-	ktime_t cut;
 	u32 rtt_arrived;
-	u64 rtt[SROCE_CWND_RTTS];
-	u32 fits[SROCE_CWND_RTTS];
-	u32 num_rtt;
-	u64 rtt_least[2];
-	ktime_t span_end;
 	u32 recover;
 	u32 lost;
+	u32 num_rtt;
+	u32 pkts;
+	bool full;
+	bool sparing;
+	ktime_t span_end;
+	u64 rtt_least[2];
+	u64 rtt[SROCE_CWND_RTTS];
+	u32 fits[SROCE_CWND_RTTS];
+	ktime_t cut;
 };
 
 /**
@@ -1040,19 +1043,12 @@ enum sroce_sq_flag {
 
 /**
  * struct sroce_sq - the send side: requester and completer
+ * @sweep: where it is known that more than one packet is missing
  * @flags: enum sroce_sq_flag. Who can't have SROCE_SQ_OWNED sets SROCE_SQ_WORK and goes
- * @timer: retransmission and RNR; armed by the owner alone
- * @pd: protection domain of the requests' lists
- * @cq: where requests complete
- * @tagged: the requests are not the program's, but those of its tag matching queue
- * @q: the ring
- * @copy: the requests as they were when fetched: what is checked and used
- * @wqe: what is known of the requests, by the index of their first block
  * @una: oldest request that is not complete
  * @nxt: request to send next from; its packet is @psn_nxt
  * @fetched: next block to be fetched from the ring
  * @newest: the last that was fetched
- * @by_key: the last that was sent with a fast registration's key in its list; before @una for none
  * @psn_una: oldest packet that is not acknowledged
  * @psn_nxt: packet to be sent next, older ones than @psn_end again
  * @psn_end: packet to be sent for the first time next
@@ -1060,6 +1056,7 @@ enum sroce_sq_flag {
  * @flight: request packets among those from @psn_una to @psn_nxt
  * @num_rd: requests that have left and wait for data: READ, ATOMIC and kin
  * @unasked: packets since the last one that asked for an acknowledgement
+ * @num_late: packets left for the owner
  * @retry_left: until IB_WC_RETRY_EXC_ERR
  * @rnr_left: until IB_WC_RNR_RETRY_EXC_ERR
  * @rnr_wait: the peer was not ready: nothing is sent before @deadline
@@ -1071,14 +1068,17 @@ enum sroce_sq_flag {
  * @deadline: of the retransmission or RNR timer; KTIME_MAX for none
  * @backoff: the device was full: try again at this time; KTIME_MAX for never
  * @timer_due: the first deadline of all, at the end of a turn: for the timer, which owns nothing
- * @srtt: smoothed round trip, in nanoseconds; 0 before the first
- * @rttvar: how far it is off, on the average (RFC 6298)
- * @rtt_psn: packet that is being timed
- * @rtt_start: when it left; 0 while none is timed
- * @rtt_held: something before it is missing, and with that its acknowledgement
- * @went_back: when packets were last sent again
  * @nak_due: go back to @psn_una then, if it is still missing; KTIME_MAX for no
  * @repair: the packet that is missing, sent again alone before that
+ * @srtt: smoothed round trip, in nanoseconds; 0 before the first
+ * @rttvar: how far it is off, on the average (RFC 6298)
+ * @rtt_start: when it left; 0 while none is timed
+ * @rtt_psn: packet that is being timed
+ * @rtt_held: something before it is missing, and with that its acknowledgement
+ * @tagged: the requests are not the program's, but those of its tag matching queue
+ * @missed: responses were dropped for @fault: they have to be asked for again
+ * @mr: the last region used in this turn, held
+ * @linger_due: when the ring is to be looked at, if nobody has by then
  * @cwnd: how much may be under way
  * @stream: the doorbells of this queue pair; its rung is written by who has rung
  * @resumed: when the last was done with, and the program had the CPU again, if it was handed
@@ -1091,42 +1091,41 @@ enum sroce_sq_flag {
  * @rsp_psn: packet of a READ's response that @rsp_sge stands at
  * @rsp_sge: entry of the oldest request's list that its payload goes to
  * @rsp_off: bytes into it
- * @mr: the last region used in this turn, held
- * @missed: responses were dropped for @fault: they have to be asked for again
- * @kept: responses behind one that is missing, or that wait for @fault to end
+ * @by_key: the last that was sent with a fast registration's key in its list; before @una for none
+ * @pd: protection domain of the requests' lists
+ * @cq: where requests complete
+ * @q: the ring
+ * @copy: the requests as they were when fetched: what is checked and used
+ * @wqe: what is known of the requests, by the index of their first block
  * @path: to the peer
+ * @timer: retransmission and RNR; armed by the owner alone
+ * @kept: responses behind one that is missing, or that wait for @fault to end
+ * @fault: of memory to be sent from or read into
+ * @went_back: when packets were last sent again
+ * @order: does the network reorder?
  * @post_lock: kernel consumers: one producer at a time; any context
  * @late_lock: guards what is late
- * @num_late: packets left for the owner
  * @late: these, struct sroce_late
- * @order: does the network reorder?
- * @sweep: where it is known that more than one packet is missing
- * @fault: of memory to be sent from or read into
  * @linger: timer that has the ring looked at, doorbell or not
  * @watch: timer that does the same, and what is left to do, while somebody rings for long
- * @linger_due: when the ring is to be looked at, if nobody has by then
  * @task: runs the requester where the caller of its reason must not
  *
  * Its comments say what guards the members that follow.
  */
 struct sroce_sq {
+	/* for where packets are missing; but from its @due on, where a line begins, for all */
+	struct sroce_sweep sweep;
+
+	/*
+	 * What every message of many queue pairs has to load, by lines. SROCE_SQ_OWNED; some are
+	 * read without, by READ_ONCE(). @flags: nothing; @num_late: late_lock
+	 */
 	unsigned long flags;
-	struct hrtimer timer;
-
-	/* nothing: the same from creation on; what @copy and @wqe point to, SROCE_SQ_OWNED */
-	struct ib_pd *pd;
-	struct sroce_cq *cq;
-	bool tagged;
-	struct sroce_queue q;
-	u8 *copy;
-	struct sroce_swqe *wqe;
-
-	/* SROCE_SQ_OWNED; some are read without, by READ_ONCE() */
 	u32 una;
 	u32 nxt;
 	u32 fetched;
 	u32 newest;
-	u32 by_key;
+
 	u32 psn_una;
 	u32 psn_nxt;
 	u32 psn_end;
@@ -1134,6 +1133,7 @@ struct sroce_sq {
 	u32 flight;
 	u32 num_rd;
 	u32 unasked;
+	u32 num_late;
 	u8 retry_left;
 	u8 rnr_left;
 	bool rnr_wait;
@@ -1145,21 +1145,24 @@ struct sroce_sq {
 	ktime_t deadline;
 	ktime_t backoff;
 	ktime_t timer_due;
-	u64 srtt;
-	u64 rttvar;
-	u32 rtt_psn;
-	ktime_t rtt_start;
-	bool rtt_held;
-	ktime_t went_back;
+
 	ktime_t nak_due;
 	struct sroce_repair repair;
+	u64 srtt;
+	u64 rttvar;
+	ktime_t rtt_start;
+	u32 rtt_psn;
+	bool rtt_held;
+	bool tagged;
+	bool missed;
+	struct sroce_mr *mr;
+	ktime_t linger_due;
+
 	struct sroce_cwnd cwnd;
+
+	/* @resumed, and rung of @stream, as linger_due: nothing, written by who has rung as well */
 	struct sroce_stream stream;
-
-	/* nothing: written by who has rung */
 	ktime_t resumed;
-
-	/* SROCE_SQ_OWNED */
 	s64 gap;
 	u32 heard;
 	u32 polled;
@@ -1168,30 +1171,34 @@ struct sroce_sq {
 	u32 rsp_psn;
 	u32 rsp_sge;
 	u32 rsp_off;
-	struct sroce_mr *mr;
-	bool missed;
-	struct sroce_kept kept;
+	u32 by_key;
+
+	/* nothing: the same from creation on; what @copy and @wqe point to, SROCE_SQ_OWNED */
+	struct ib_pd *pd;
+	struct sroce_cq *cq;
+	struct sroce_queue q;
+	u8 *copy;
+	struct sroce_swqe *wqe;
+
+	/* SROCE_SQ_OWNED */
 	struct sroce_path path;
+	struct hrtimer timer;
+	struct sroce_kept kept;
+
+	/* large, and seldom used but for its beginning; what it ends with is written by its worker */
+	struct sroce_fault fault;
+	ktime_t went_back;
+	struct sroce_order order;
 
 	spinlock_t post_lock;
 	spinlock_t late_lock;
 
 	/* late_lock */
-	u32 num_late;
 	struct list_head late;
-
-	/*
-	 * Large, and seldom used: behind what every message of many queue pairs has to load.
-	 * SROCE_SQ_OWNED; what @fault ends with is written by its worker
-	 */
-	struct sroce_order order;
-	struct sroce_sweep sweep;
-	struct sroce_fault fault;
 
 	/* nothing: the owner and who has rung */
 	struct hrtimer linger;
 	struct timer_list watch;
-	ktime_t linger_due;
 
 	struct sroce_task task;
 };
@@ -1289,9 +1296,19 @@ enum sroce_resp_flag {
 
 /**
  * struct sroce_rq - the receive side: the responder
- * @lock: guards the queue pair's state as well
  * @q: the ring; none with a shared receive queue
+ * @wqe: copy of the receive request that is taken
+ * @tm: the shared receive queue's tags, or NULL
  * @cons: next entry to be taken from the ring
+ * @sge: entry of its list that the next byte goes to
+ * @sge_off: bytes into it
+ * @placed: bytes of the message so far
+ * @read_psns: the most that a READ of this connection took
+ * @filled_psn: the last packet that was taken with it
+ * @wqe_srqn: XRC: number of the shared receive queue that it is from
+ * @resp_skbs_refused: skbs that the stack had at the last: with fewer, there may be room sooner
+ * @kept: packets behind @epsn that came before it
+ * @lock: guards the queue pair's state as well
  * @epsn: PSN that is expected
  * @ack_psn: the last that an acknowledgement alone answers
  * @msn: messages completed, as AETHs report it
@@ -1304,67 +1321,74 @@ enum sroce_resp_flag {
  * @respond: an answer is owed for what came in this run
  * @ack_stale: @ack_psn lies so far back that a requester could take it for one ahead
  * @syndrome: AETH syndrome of the answer that is owed: a NAK acknowledges all before it
+ * @filled: what was missing there has just come
+ * @report: else, one of what is missing is due
+ * @greet: it is to be told that there are such reports
+ * @goes_back: its requester has sent all again that lay behind the last gap
  * @broken: the ring's indices made no sense: it is not looked at again
  * @has_wqe: a receive request is taken and not complete
- * @max_sge: entries that this request may have
- * @wqe_srqn: XRC: number of the shared receive queue that it is from
- * @notify: this completion queue's event is due, once @lock is dropped
- * @wqe: copy of the receive request that is taken
- * @srq: XRC: that of the packet in hand, held
- * @tm: the shared receive queue's tags, or NULL
+ * @flags: enum sroce_resp_flag
+ * @backoff: nothing is given until then, after one; 0 without
  * @mr: the last region used in this run, held
- * @mr_key: key by which it was found
- * @mr_remote: as a remote one, up to the end of a WRITE's message
  * @mr_delta: what to add to an address under @mr_key for one of @mr's
- * @sge: entry of its list that the next byte goes to
- * @sge_off: bytes into it
- * @placed: bytes of the message so far
  * @va: WRITE: where its next byte goes
+ * @mr_key: key by which it was found
  * @rkey: WRITE: key for it
  * @left: WRITE: bytes of it to come
  * @written: WRITE: bytes of it in all
- * @path: to the peer
- * @num_late: packets that wait for @fault
- * @late: these, struct sroce_late
- * @kept: packets behind @epsn that came before it
- * @read_psns: the most that a READ of this connection took
- * @filled: what was missing there has just come
- * @filled_psn: the last packet that was taken with it
- * @goes_back: its requester has sent all again that lay behind the last gap
- * @reported: when it was told last
+ * @num_owed: responses owed
+ * @refusals: of answers, in a row, by what sends them
+ * @srq: XRC: that of the packet in hand, held
+ * @mr_remote: as a remote one, up to the end of a WRITE's message
+ * @max_sge: entries that this request may have
  * @unreported: what such a requester was not told of
- * @report: else, one of what is missing is due
- * @greet: it is to be told that there are such reports
  * @greetings: times that it has been told so
  * @twice: packets that had come before; it wraps
- * @flags: enum sroce_resp_flag
+ * @notify: this completion queue's event is due, once @lock is dropped
+ * @path: to the peer
+ * @pd: protection domain of remote keys, the queue pair's: here as every WRITE needs it
  * @res: responder resources, a ring
  * @max_res: of so many
  * @num_res: resources taken, up to a multiple of @max_res: the next is this
  *	modulo @max_res
- * @num_owed: responses owed
  * @first_owed: by none before this, as @num_res counts
  * @num_parts: entries of @parts
- * @refusals: of answers, in a row, by what sends them
- * @resp_skbs_refused: skbs that the stack had at the last: with fewer, there may be room sooner
- * @refused_at: when the first of these was
- * @backoff: nothing is given until then, after one; 0 without
- * @post_lock: kernel consumers: one producer at a time; any context
+ * @reported: when it was told last
+ * @fault: of memory that a packet goes to
+ * @num_late: packets that wait for @fault
+ * @late: these, struct sroce_late
  * @parts: of READs' responses, that are asked for again while one of them is
  *	being given
- * @fault: of memory that a packet goes to
  * @tm_msg: with @tm: the message under way
+ * @refused_at: when the first of these was
  * @resp_fault: of memory that a READ's response comes from
+ * @post_lock: kernel consumers: one producer at a time; any context
  * @task: gives responses where the caller of their reason must not
  *
  * Its comments say what guards the members that follow.
  */
 struct sroce_rq {
-	spinlock_t lock;
-
-	/* lock; to write @path, SROCE_RESP_OWNED as well. The doorbell reads @news without */
+	/*
+	 * lock; to write @path, SROCE_RESP_OWNED as well. The doorbell reads @news without. First
+	 * what takes a receive request
+	 */
 	struct sroce_queue q;
+	struct sroce_recv_wqe *wqe;
+	struct sroce_tm *tm;
 	u32 cons;
+	u32 sge;
+	u32 sge_off;
+	u32 placed;
+
+	u32 read_psns;
+	u32 filled_psn;
+	u32 wqe_srqn;
+	/* SROCE_RESP_OWNED */
+	int resp_skbs_refused;
+
+	/* lock; a line begins with its bytes, and what every message has to load */
+	struct sroce_kept kept;
+	spinlock_t lock;
 	u32 epsn;
 	u32 ack_psn;
 	u32 msn;
@@ -1377,65 +1401,57 @@ struct sroce_rq {
 	bool respond;
 	bool ack_stale;
 	u8 syndrome;
+	bool filled;
+	bool report;
+	bool greet;
+	bool goes_back;
 	bool broken;
 	bool has_wqe;
-	u8 max_sge;
-	u32 wqe_srqn;
-	struct sroce_cq *notify;
-	struct sroce_recv_wqe *wqe;
-	struct sroce_srq *srq;
-	struct sroce_tm *tm;
+	unsigned long flags;
+	/* SROCE_RESP_OWNED */
+	ktime_t backoff;
+
+	/* lock; @refusals: SROCE_RESP_OWNED */
 	struct sroce_mr *mr;
-	u32 mr_key;
-	bool mr_remote;
 	u64 mr_delta;
-	u32 sge;
-	u32 sge_off;
-	u32 placed;
 	u64 va;
+	u32 mr_key;
 	u32 rkey;
 	u32 left;
 	u32 written;
-	struct sroce_path path;
-	u32 num_late;
-	struct list_head late;
-	struct sroce_kept kept;
-	u32 read_psns;
-	bool filled;
-	u32 filled_psn;
-	bool goes_back;
-	ktime_t reported;
+	u32 num_owed;
+	u32 refusals;
+	struct sroce_srq *srq;
+	bool mr_remote;
+	u8 max_sge;
 	u8 unreported;
-	bool report;
-	bool greet;
 	u8 greetings;
 	u16 twice;
 
-	unsigned long flags;
+	struct sroce_cq *notify;
+	struct sroce_path path;
+	struct ib_pd *pd;
 
 	/* lock; to put another ring in its place, SROCE_RESP_OWNED as well */
 	struct sroce_res *res;
 	u32 max_res;
 	u32 num_res;
-	u32 num_owed;
 	u32 first_owed;
 	u32 num_parts;
 
-	/* SROCE_RESP_OWNED */
-	u32 refusals;
-	int resp_skbs_refused;
-	ktime_t refused_at;
-	ktime_t backoff;
-
-	spinlock_t post_lock;
-
-	/* Large, and seldom used, as in struct sroce_sq. lock; @fault ends under it as well */
-	struct sroce_part parts[SROCE_MAX_PARTS];
+	/* lock; @fault, large and seldom used but for its beginning, ends under it as well */
+	ktime_t reported;
 	struct sroce_fault fault;
+	u32 num_late;
+	struct list_head late;
+	struct sroce_part parts[SROCE_MAX_PARTS];
 	struct sroce_tm_msg tm_msg;
 
-	/* SROCE_RESP_OWNED; it ends under lock */
+	/* SROCE_RESP_OWNED; @resp_fault ends under lock */
+	ktime_t refused_at;
 	struct sroce_fault resp_fault;
+
+	spinlock_t post_lock;
 
 	struct sroce_task task;
 };
@@ -1443,51 +1459,74 @@ struct sroce_rq {
 /**
  * struct sroce_qp - a queue pair
  * @ibqp: the core's
- * @ibuc: the context that may ring for it; NULL for a kernel consumer
+ * @sdev: the link, @ibqp.device: here, as what follows, as every packet needs it
  * @num: its number; outlives it
  * @stats: of the counter that it is bound to; NULL: the device's
- * @mutex: one modify, query or destroy at a time
- * @attr: attributes as last set; its state is @state
+ * @ibuc: the context that may ring for it; NULL for a kernel consumer
  * @state: written under rq.lock; read anywhere, and where it matters under
  *	one of the two sides
- * @transport: enum wire_transport of its packets
  * @mtu: path MTU in bytes, which @attr.path_mtu says by an enum, and not for datagrams
  * @dqpn: the peer's number, @attr.dest_qp_num: here as every packet needs the two
+ * @access: @attr.qp_access_flags
+ * @transport: enum wire_transport of its packets
+ * @type: @ibqp.qp_type
+ * @timeout: @attr.timeout
+ * @retry_cnt: @attr.retry_cnt
+ * @rnr_retry: @attr.rnr_retry
  * @sq_sig_all: every send request makes a completion
- * @comm_est: IB_EVENT_COMM_EST has been raised
- * @last_wqe: IB_EVENT_QP_LAST_WQE_REACHED has been raised
  * @max_send_sge: entries of a send request
+ * @comm_est: IB_EVENT_COMM_EST has been raised
+ * @pace: the rate at which it sends, if it has one
+ * @last_wqe: IB_EVENT_QP_LAST_WQE_REACHED has been raised
  * @max_recv_sge: entries of a receive request
  * @max_inline: bytes
  * @strip_vlan: raw packets: a VLAN tag goes into the completion
  * @rss: raw packets: how they are spread over an indirection table, or NULL
- * @pace: the rate at which it sends, if it has one
+ * @mutex: one modify, query or destroy at a time
+ * @attr: attributes as last set; its state is @state
  * @sq: send side
  * @rq: receive side
  */
 struct sroce_qp {
 	struct ib_qp ibqp;
-	struct ib_ucontext *ibuc;
+
+	/* a line: what every packet looks at, of either side; and @lock and @limited of @pace */
+	struct sroce_dev *sdev ____cacheline_aligned;
 	struct sroce_qpn *num;
 	struct sroce_stats __percpu *stats;
-	struct mutex mutex;
-	struct ib_qp_attr attr;
+	struct ib_ucontext *ibuc;
 	enum ib_qp_state state;
-	u8 transport;
 	u32 mtu;
 	u32 dqpn;
+	int access;
+	u8 transport;
+	u8 type;
+	u8 timeout;
+	u8 retry_cnt;
+	u8 rnr_retry;
 	bool sq_sig_all;
-	bool comm_est;
-	bool last_wqe;
 	u8 max_send_sge;
+	bool comm_est;
+	struct sroce_pace pace;
+
+	bool last_wqe;
 	u8 max_recv_sge;
 	u16 max_inline;
 	bool strip_vlan;
 	struct sroce_rss *rss;
-	struct sroce_pace pace;
+	struct mutex mutex;
+	struct ib_qp_attr attr;
+
 	struct sroce_sq sq ____cacheline_aligned;
 	struct sroce_rq rq ____cacheline_aligned;
 };
+
+/* What a message loads begins with a line on each side; see sroce_qp_prefetch() */
+#define SROCE_BEGINS_LINE(type, member)							\
+	static_assert(!IS_ENABLED(CONFIG_64BIT) || L1_CACHE_BYTES != 64 ||		\
+		      offsetof(type, member) % 64 == 0)
+SROCE_BEGINS_LINE(struct sroce_sq, sweep.due);
+SROCE_BEGINS_LINE(struct sroce_rq, kept.bytes);
 
 /**
  * struct sroce_wq - a receive queue of an indirection table
@@ -1658,7 +1697,7 @@ static inline struct sroce_mapping *to_smapping(struct rdma_user_mmap_entry *ent
 
 static inline struct sroce_dev *qp_dev(const struct sroce_qp *qp)
 {
-	return to_sdev(qp->ibqp.device);
+	return qp->sdev;
 }
 
 /* Are its packets acknowledged? */
@@ -1670,7 +1709,7 @@ static inline bool qp_reliable(const struct sroce_qp *qp)
 /* Local ACK timeout, 4.096 us * 2^timeout (11.2.5.2, QP attributes); 0 for none */
 static inline u64 qp_ack_timeout_ns(const struct sroce_qp *qp)
 {
-	return qp->attr.timeout ? 4096ULL << qp->attr.timeout : 0;
+	return qp->timeout ? 4096ULL << qp->timeout : 0;
 }
 
 static inline bool stream_runs(const struct sroce_stream *stream)
