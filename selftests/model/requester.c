@@ -741,7 +741,7 @@ static bool flight_open(void)
 
 static bool ask_now(void)
 {
-	return sq->rnr_probe || sq->unasked * ASK_FRACTION >= w.plan.window;
+	return sq->rnr_probe || (sq->unasked + 1) * ASK_FRACTION >= w.plan.window;
 }
 
 static bool more_follows(const struct send_turn *turn)

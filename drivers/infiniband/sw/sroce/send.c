@@ -597,8 +597,7 @@ static bool ask_now(struct sroce_qp *qp)
 {
 	const struct sroce_sq *sq = &qp->sq;
 
-	return sq->rnr_probe || sq->unasked >= sq->cwnd.ask ||
-	       sq->unasked + 1 >= sroce_pace_burst(qp);
+	return sq->rnr_probe || sq->unasked + 1 >= min(sq->cwnd.ask, sroce_pace_burst(qp));
 }
 
 /*

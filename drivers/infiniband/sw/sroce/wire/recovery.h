@@ -51,7 +51,7 @@
 /* A peer's count that is so much less than it was is of another report, which came late */
 #define TWICE_LATE	1024
 
-/* Packets that were sent behind it and have overtaken it, before it is lost: RFC 9002, 6.1.1 */
+/* Lost, when more that were sent behind it have come; RFC 9002, 6.1.1, has as many */
 #define OVERTAKEN	3
 
 /* What the peer is told: recv.c, resp.c */
