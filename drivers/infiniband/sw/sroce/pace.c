@@ -120,6 +120,13 @@ void sroce_cwnd_reset(struct sroce_qp *qp)
 	w->burst_arrived = qp->sq.psn_una;
 }
 
+/* Packets that the peer has behind one that it lacks */
+static u32 behind_gaps(const struct sroce_sq *sq)
+{
+	/* of a READ that is being answered, a part is not spare any more */
+	return sq->sweep.arrived - min(sq->sweep.arrived, sq->sweep.spare);
+}
+
 /**
  * sroce_cwnd_open - may one more packet be under way?
  * @qp: queue pair; the caller owns its send side
@@ -132,9 +139,8 @@ void sroce_cwnd_reset(struct sroce_qp *qp)
 bool sroce_cwnd_open(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
+	const u32 behind = behind_gaps(sq);
 	struct sroce_cwnd *w = &sq->cwnd;
-	/* of a READ that is being answered, a part is not spare any more */
-	const u32 behind = sq->sweep.arrived - min(sq->sweep.arrived, sq->sweep.spare);
 	u32 limit = w->limit;
 
 	if (unlikely(sq->sweep.num == WIRE_GAPS_MAX) && sroce_gaps_full(sq))
@@ -148,7 +154,7 @@ bool sroce_cwnd_open(struct sroce_qp *qp)
 /* As a PSN; what is missing does not count. */
 static u32 arrived(const struct sroce_sq *sq)
 {
-	return wire_psn_add(sq->psn_una, sq->sweep.arrived + sq->kept.num);
+	return wire_psn_add(sq->psn_una, behind_gaps(sq) + sq->kept.num);
 }
 
 /**
