@@ -485,8 +485,11 @@ static bool passed(const struct sroce_sq *sq, const struct sroce_gap *gap, ktime
 	       wire_psn_diff(sq->sweep.came, gap_end(gap)) >= 0;
 }
 
-/* The first gap, where repair.c is at it: what of it is not being sent there? */
-static void less_repair(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
+/*
+ * The first gap, where repair.c is at it: what of it is not being sent there? Return: packets of it
+ * that count as lost already.
+ */
+static u32 less_repair(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 {
 	struct sroce_qp *qp = container_of(sq, struct sroce_qp, sq);
 	const struct sroce_repair *r = &sq->repair;
@@ -494,7 +497,7 @@ static void less_repair(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 	u32 num;
 
 	if ((!r->due && !out) || (out && passed(sq, gap, r->sent)))
-		return;
+		return 0;
 	/*
 	 * All of a response that is missing is asked for at once, and a READ sent as a whole;
 	 * else as much as the rate lets leave.
@@ -505,10 +508,11 @@ static void less_repair(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 		gap->due = false;
 		gap->sent = out ? r->sent : now;
 		gap->behind = out ? r->behind : sq->psn_end;
-		return;
+		return !r->blind;
 	}
 	gap->psn = wire_psn_add(gap->psn, num);
 	gap->num -= num;
+	return !r->blind;
 }
 
 /* Of what was known: part of it may have been sent since, in a turn that ended there. */
@@ -582,13 +586,15 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 				sroce_gaps_sent(sq, gap, now);
 		} else {
 			const struct sroce_gap all = *gap;
+			const u32 counted = i ? 0 : less_repair(sq, gap, now);
 
-			if (!i)
-				less_repair(sq, gap, now);
-			if (gap->due && holds(sq))
+			if (gap->due && holds(sq)) {
 				hold(sq, gap, now);
-			else
-				lost += sroce_send_lost(sq, &at, all.psn, all.num, implied);
+			} else {
+				u32 pkts = sroce_send_lost(sq, &at, all.psn, all.num, implied);
+
+				lost += pkts - min(pkts, counted);
+			}
 			if (!i && gap->held)
 				still_told(sq, &old, gap);
 		}

@@ -343,9 +343,10 @@ void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts)
 {
 	struct sroce_cwnd *w = &qp->sq.cwnd;
 
+	if (wire_psn_diff(qp->sq.psn_una, w->recover) < 0)
+		return;
 	w->lost += pkts;
-	if (wire_psn_diff(qp->sq.psn_una, w->recover) < 0 ||
-	    (w->lost <= w->pkts / 16 + LOST_MIN && !rtt_beyond(w, 1)))
+	if (w->lost <= w->pkts / 16 + LOST_MIN && !rtt_beyond(w, 1))
 		return;
 	pkts = max(w->pkts * 7 / 10, min(w->pkts * 7 / 8, unqueued(w, w->pkts)));
 	shrink(qp, pkts, pkts);

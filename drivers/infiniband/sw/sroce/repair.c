@@ -433,6 +433,7 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
 	told = r->out && r->told && sq->psn_una == r->psn;
 	r->out = false;
 	repair(qp, told);
+	r->blind = !told;
 }
 
 /**
