@@ -188,9 +188,13 @@ int ibv_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 	struct sroce_qp *sqp = to_sqp(qp);
 
 	if (attr->qp_state == IBV_QPS_RESET) {
+		/* a thread that has seen no RESET yet posts before we are back */
 		memset(sqp->sq.ring.ring, 0, sizeof(struct sroce_ring));
-		if (sqp->rq.ring.ring)
+		sqp->sq.ring.ring->prod = sqp->sq.ring.prod + 1;
+		if (sqp->rq.ring.ring) {
 			memset(sqp->rq.ring.ring, 0, sizeof(struct sroce_ring));
+			sqp->rq.ring.ring->prod = sqp->rq.ring.prod + 1;
+		}
 	}
 	qp->state = attr->qp_state;
 	return 0;
@@ -1692,6 +1696,8 @@ static void test_clean(void)
 			      !qp[victim]->sq.ring.cons &&
 			      !qp[victim]->rq.ring.prod &&
 			      !qp[victim]->rq.ring.cons);
+			CHECK(!qp[victim]->sq.ring.ring->prod &&
+			      !qp[victim]->rq.ring.ring->prod);
 		} else {
 			drop_qp(qp[victim]);
 		}

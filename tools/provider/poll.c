@@ -248,7 +248,9 @@ void sroce_cq_reset(struct sroce_cq *cq, struct sroce_wq *wq)
 	sroce_cq_clean(cq, wq->key);
 
 	sroce_lock(&wq->lock);
-	wq->ring.prod = 0;
+	/* the shared one, too: another thread's post may have come in between */
+	if (wq->ring.ring)
+		sroce_ring_publish(&wq->ring, 0);
 	wq->ring.cons = 0;
 	wq->retired = 0;
 	if (wq->posted)

@@ -544,12 +544,12 @@ static int sroce_post_list(struct sroce_qp *qp, struct ibv_send_wr *wr,
 	uint32_t prod;
 	int ret = 0, err;
 
+	sroce_lock(&sq->lock);
 	if (!sroce_can_send(qp)) {
+		sroce_unlock(&sq->lock);
 		*bad_wr = wr;
 		return EINVAL;
 	}
-
-	sroce_lock(&sq->lock);
 	prod = sq->ring.prod;
 	for (; wr; wr = wr->next) {
 		ret = sroce_put_send(qp, wr, mw_type, &prod);

@@ -132,6 +132,9 @@ int sroce_query_rt_values(struct ibv_context *ibctx,
 	/* as those of hardware: all of it where they put their ticks, and programs look */
 	values->raw_clock.tv_sec = 0;
 	values->raw_clock.tv_nsec = ns;
+	/* a long may be too short for them */
+	if (values->raw_clock.tv_nsec != ns)
+		return EOPNOTSUPP;
 	return 0;
 }
 
