@@ -568,12 +568,13 @@ static bool kept_middles(struct sroce_qp *qp)
 	const u8 opcode = middle_opcode(qp);
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_late *late;
-	bool any = false;
+	u32 taken = 0;
 
 	while (opcode && (late = sroce_kept_first(&sq->kept)) &&
 	       late->rx.pkt.psn == sq->rsp_psn && late->rx.pkt.opcode == opcode &&
 	       late->rx.pkt.payload_len == qp->mtu && late->rx.payload.left >= qp->mtu) {
-		any = true;
+		if (!(++taken % SROCE_REGION_RUN))
+			sroce_send_mr_put(qp);
 		/* it waits for memory, its request has failed, or it is not of the middle any more */
 		if (!sroce_ack_middle(qp, late->rx.payload.data)) {
 			if (sq->fault.active)
@@ -583,9 +584,9 @@ static bool kept_middles(struct sroce_qp *qp)
 		sroce_kept_take(qp, &sq->kept, late);
 		sroce_late_free(late);
 	}
-	if (any && wire_psn_diff(sq->rsp_psn, sq->psn_una) > 0)
+	if (taken && wire_psn_diff(sq->rsp_psn, sq->psn_una) > 0)
 		sroce_ack_advance(qp, sq->rsp_psn);
-	return any;
+	return taken;
 }
 
 /* Responses are kept: take those whose turn it is by now, as if they came now. */
@@ -594,6 +595,7 @@ static void ack_kept(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 	const u32 from = sq->psn_una;
 	struct sroce_late *late;
+	u32 taken = 0;
 
 	while ((late = sroce_kept_first(&sq->kept)) && READ_ONCE(qp->state) != IB_QPS_ERR &&
 	       !sq->fault.active) {
@@ -608,6 +610,8 @@ static void ack_kept(struct sroce_qp *qp)
 		if (!stale)
 			ack_take(qp, &late->rx);
 		sroce_late_free(late);
+		if (!(++taken % SROCE_REGION_RUN))
+			sroce_send_mr_put(qp);
 	}
 	if (sq->psn_una != from)
 		trace_sroce_filled(qp, from, sq->psn_una, sq->kept.num);

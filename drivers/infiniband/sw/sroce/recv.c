@@ -1312,6 +1312,7 @@ static void recv_kept(struct sroce_qp *qp)
 	const u32 ack_psn = qp->rq.ack_psn, from = qp->rq.epsn;
 	struct sroce_rq *rq = &qp->rq;
 	struct sroce_late *late;
+	u32 taken = 0;
 
 	while ((late = sroce_kept_expire(qp)) &&
 	       wire_psn_diff(late->rx.pkt.psn, rq->epsn) <= 0) {
@@ -1323,6 +1324,8 @@ static void recv_kept(struct sroce_qp *qp)
 			break;
 		}
 		sroce_late_free(late);
+		if (!(++taken % SROCE_REGION_RUN))
+			run_mr_put(rq);
 	}
 	if (rq->epsn != from) {
 		rq->filled = true;
@@ -1460,6 +1463,7 @@ void sroce_recv_fault_done(struct sroce_qp *qp, int err)
 {
 	struct sroce_rq *rq = &qp->rq;
 	struct sroce_late *late;
+	u32 taken = 0;
 	bool lost;
 
 	spin_lock_bh(&rq->lock);
@@ -1475,6 +1479,8 @@ void sroce_recv_fault_done(struct sroce_qp *qp, int err)
 		sroce_wait_over(qp, late);
 		if (rq->kept.num)
 			recv_kept(qp);
+		if (!(++taken % SROCE_REGION_RUN))
+			run_mr_put(rq);
 	}
 	/* nor is it for what comes next, where the packet did not wait */
 	if (!rq->fault.active)

@@ -819,6 +819,9 @@ struct sroce_fault {
 /* Of a side of a queue pair that came before their turn; so far ahead is sent, too. */
 #define SROCE_KEPT_MAX_PKTS	8192
 
+/* Of these, taken with their region held: who revokes it, or moves its pages, spins until it is let go. */
+#define SROCE_REGION_RUN	64U
+
 /*
  * Nanoseconds until the next try where a local queue was full, or no page free: half a jiffy at
  * HZ=1000
