@@ -547,9 +547,13 @@ void sroce_pace_cnp(struct sroce_qp *qp)
 	/* not before: a time from before the last change would be taken for a long one */
 	now = ktime_get();
 	alpha_fall(p, now);
+	if (!p->limited)
+		p->alpha = ALPHA_ONE;
 	if (!p->limited || !ktime_before(now, p->raised))
 		cut(qp, p, now);
 	p->alpha += (ALPHA_ONE - p->alpha) >> ALPHA_SHIFT;
+	/* K begins anew */
+	p->alpha_at = now;
 	trace_sroce_cnp(qp, false, p->rate);
 	spin_unlock(&p->lock);
 }
