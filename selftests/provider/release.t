@@ -62,6 +62,28 @@ ok refused libibverbs.so.1.15.60.0 62 "is of rdma-core 61 or before" "60's libra
 ok refused libibverbs.so.1.17.64.0 62 "is of private ABI 64" "64's library and 62's headers: not built"
 ok test "$("${mk[@]}" release IBVERBS="$tmp/libibverbs.so.1.16.62.0")" = 62 "a library's release is in its name"
 
+# The headers that were fetched are another release's when the machine's has become that.
+repo=$tmp/repo
+mkdir -p "$repo/tools/provider" "$repo/build/dl"
+cp "$root/tools/provider/"{fetch-headers,Makefile} "$repo/tools/provider/"
+for v in 60.0 62.0; do
+	d=$tmp/rdma-core-$v
+	sources "$d" "$v" 59
+	mkdir -p "$d"/{buildlib,libibverbs,util,ccan,kernel-headers/rdma}
+	touch "$d"/{buildlib/make_abi_structs.py,COPYING.MIT} "$d"/{libibverbs,util,ccan,kernel-headers/rdma}/a.h
+	tar -C "$tmp" -c -z -f "$repo/build/dl/rdma-core_$v.orig.tar.gz" "rdma-core-$v"
+done
+fetched() { # LIBRARY: which release's headers there are
+	IBVERBS=$tmp/$1 "$repo/tools/provider/fetch-headers" 2>/dev/null
+	sed -n 's/^set.PACKAGE_VERSION "\(.*\)".*/\1/p' "$repo/build/rdma-core/CMakeLists.txt"
+}
+ok test "$(fetched libibverbs.so.1.15.60.0)" = 60.0 "with 60, its headers are fetched"
+touch "$repo/build/rdma-core/mark"
+ok test "$(fetched libibverbs.so.1.15.60.0)" = 60.0 -a -e "$repo/build/rdma-core/mark" "and kept"
+ok test "$(fetched libibverbs.so.1.16.62.0)" = 62.0 "with 62, its own"
+rm "$repo/build/rdma-core/.fetched"
+ok test "$(fetched libibverbs.so.1.15.60.0)" = 62.0 "what somebody put there stays"
+
 # What was built for 59 to 61 is of no use when 62 has come, and `make install` builds it again.
 mkdir "$tmp/out"
 fits() { # LIBRARY

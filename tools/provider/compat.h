@@ -4,7 +4,7 @@
  * newest, whose functions of libibverbs' private interface have arguments more.
  * RDMA_CORE_VERSION is that of the headers, by tools/provider/Makefile. What
  * differs between releases of one private interface is found out when a device
- * is opened: sroce_find_qp_ex().
+ * is opened, sroce_find_qp_ex(), or has it refused, sroce_libibverbs_fits().
  */
 #ifndef SROCE_PROVIDER_COMPAT_H
 #define SROCE_PROVIDER_COMPAT_H

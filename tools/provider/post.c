@@ -663,13 +663,15 @@ static int sroce_put_recv_list(struct sroce_wq *wq, struct ibv_recv_wr *wr,
 
 /**
  * sroce_post_recv_list - post to a receive queue that is not shared
+ * @wq: whose lock is held, and dropped here
+ * @reset: it is in RESET, by a look with that lock: sroce_cq_reset() forgets what comes before
  *
  * As for sending. The kernel looks at this ring whenever a message comes; it
  * asks for a doorbell only in the error state, to flush what is posted then.
  *
  * Return: 0 or a positive errno.
  */
-int sroce_post_recv_list(struct ibv_context *ibctx, struct sroce_wq *wq,
+int sroce_post_recv_list(struct ibv_context *ibctx, struct sroce_wq *wq, bool reset,
 			 struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	struct ibv_recv_wr *first = wr;
@@ -677,7 +679,11 @@ int sroce_post_recv_list(struct ibv_context *ibctx, struct sroce_wq *wq,
 	bool asleep;
 	int ret;
 
-	sroce_lock(&wq->lock);
+	if (reset || !wq->ring.num) {
+		sroce_unlock(&wq->lock);
+		*bad_wr = wr;
+		return EINVAL;
+	}
 	prod = wq->ring.prod;
 	ret = sroce_put_recv_list(wq, wr, bad_wr);
 	asleep = wq->ring.prod != prod &&
@@ -702,11 +708,9 @@ int sroce_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 {
 	struct sroce_wq *rq = &to_sqp(ibqp)->rq;
 
-	if (to_sqp(ibqp)->state == IBV_QPS_RESET || !rq->ring.num) {
-		*bad_wr = wr;
-		return EINVAL;
-	}
-	return sroce_post_recv_list(ibqp->context, rq, wr, bad_wr);
+	sroce_lock(&rq->lock);
+	return sroce_post_recv_list(ibqp->context, rq, to_sqp(ibqp)->state == IBV_QPS_RESET, wr,
+				    bad_wr);
 }
 
 /**

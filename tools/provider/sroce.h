@@ -533,7 +533,7 @@ int sroce_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw,
 		  struct ibv_mw_bind *bind);
 int sroce_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 		    struct ibv_recv_wr **bad_wr);
-int sroce_post_recv_list(struct ibv_context *ibctx, struct sroce_wq *wq,
+int sroce_post_recv_list(struct ibv_context *ibctx, struct sroce_wq *wq, bool reset,
 			 struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 uint64_t sroce_send_ops(enum ibv_qp_type type);
 void sroce_qp_set_ex(struct sroce_qp *qp, bool flush);

@@ -21,12 +21,10 @@ static_assert(sizeof(struct sroce_create_wq_full_resp) ==
 static int sroce_post_wq_recv(struct ibv_wq *ibwq, struct ibv_recv_wr *wr,
 			      struct ibv_recv_wr **bad_wr)
 {
-	if (ibwq->state == IBV_WQS_RESET) {
-		*bad_wr = wr;
-		return EINVAL;
-	}
-	return sroce_post_recv_list(ibwq->context, &to_srwq(ibwq)->rq, wr,
-				    bad_wr);
+	struct sroce_wq *rq = &to_srwq(ibwq)->rq;
+
+	sroce_lock(&rq->lock);
+	return sroce_post_recv_list(ibwq->context, rq, ibwq->state == IBV_WQS_RESET, wr, bad_wr);
 }
 
 struct ibv_wq *sroce_create_wq(struct ibv_context *ibctx,
