@@ -75,7 +75,7 @@ static void promised(void)
 		{ "max_res_rd_atom", a->max_res_rd_atom, 65536 * 255 },
 		{ "atomic_cap", a->atomic_cap, IBV_ATOMIC_GLOB },
 		{ "max_mcast_grp", a->max_mcast_grp, 8192 },
-		{ "max_mcast_qp_attach", a->max_mcast_qp_attach, 4096 },
+		{ "max_mcast_qp_attach", a->max_mcast_qp_attach, 240 },
 		{ "max_pkeys", a->max_pkeys, 1 },
 		{ "local_ca_ack_delay", a->local_ca_ack_delay, 15 },
 		{ "gid_tbl_len", ea.port.gid_tbl_len, 256 },

@@ -49,7 +49,8 @@
 #define SROCE_MAX_SRQ_WR	16384
 #define SROCE_MAX_XRCD		65536
 #define SROCE_MAX_MCAST_GRP	8192
-#define SROCE_MAX_MCAST_ATTACH	4096
+/* each of up to 64 datagrams that GRO has joined goes to all of them, in one go: so few, as mlx5 has */
+#define SROCE_MAX_MCAST_ATTACH	240
 #define SROCE_MAX_UCONTEXT	65536
 /* contexts with on-demand memory: each may keep 18 threads of the kernel waiting (late.c) */
 #define SROCE_MAX_FAULTING	512
