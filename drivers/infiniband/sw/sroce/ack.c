@@ -563,17 +563,17 @@ bool sroce_ack_middle(struct sroce_qp *qp, const u8 *payload)
  * Take of what is kept the middle of the response that is next, as if it came in one skb. Return:
  * false if it begins with something else; else there is to be another look at what is first.
  */
-static bool kept_middles(struct sroce_qp *qp)
+static bool kept_middles(struct sroce_qp *qp, u32 *taken)
 {
 	const u8 opcode = middle_opcode(qp);
 	struct sroce_sq *sq = &qp->sq;
+	const u32 before = *taken;
 	struct sroce_late *late;
-	u32 taken = 0;
 
 	while (opcode && (late = sroce_kept_first(&sq->kept)) &&
 	       late->rx.pkt.psn == sq->rsp_psn && late->rx.pkt.opcode == opcode &&
 	       late->rx.pkt.payload_len == qp->mtu && late->rx.payload.left >= qp->mtu) {
-		if (!(++taken % SROCE_REGION_RUN))
+		if (!(++*taken % SROCE_REGION_RUN))
 			sroce_send_mr_put(qp);
 		/* it waits for memory, its request has failed, or it is not of the middle any more */
 		if (!sroce_ack_middle(qp, late->rx.payload.data)) {
@@ -584,9 +584,9 @@ static bool kept_middles(struct sroce_qp *qp)
 		sroce_kept_take(qp, &sq->kept, late);
 		sroce_late_free(late);
 	}
-	if (taken && wire_psn_diff(sq->rsp_psn, sq->psn_una) > 0)
+	if (*taken != before && wire_psn_diff(sq->rsp_psn, sq->psn_una) > 0)
 		sroce_ack_advance(qp, sq->rsp_psn);
-	return taken;
+	return *taken != before;
 }
 
 /* Responses are kept: take those whose turn it is by now, as if they came now. */
@@ -602,7 +602,7 @@ static void ack_kept(struct sroce_qp *qp)
 		const u32 upto = pkt_upto(&late->rx.pkt);
 		const bool stale = wire_psn_diff(late->rx.pkt.psn, sq->psn_una) < 0;
 
-		if (kept_middles(qp))
+		if (kept_middles(qp, &taken))
 			continue;
 		if (!stale && ack_limit(sq, upto) != upto)
 			break;

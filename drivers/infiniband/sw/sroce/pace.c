@@ -515,6 +515,7 @@ static void cut(const struct sroce_qp *qp, struct sroce_pace *p, ktime_t now)
 	if (p->limited)
 		raise_for_time(qp, p, now);
 	if (!p->limited) {
+		p->alpha = ALPHA_ONE;
 		p->rate = line_rate(qp);
 		p->next = now;
 	}
@@ -547,8 +548,6 @@ void sroce_pace_cnp(struct sroce_qp *qp)
 	/* not before: a time from before the last change would be taken for a long one */
 	now = ktime_get();
 	alpha_fall(p, now);
-	if (!p->limited)
-		p->alpha = ALPHA_ONE;
 	if (!p->limited || !ktime_before(now, p->raised))
 		cut(qp, p, now);
 	p->alpha += (ALPHA_ONE - p->alpha) >> ALPHA_SHIFT;

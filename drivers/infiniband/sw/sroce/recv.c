@@ -1305,14 +1305,14 @@ static bool kept_middle(struct sroce_qp *qp, const struct sroce_rx *rx)
 
 /*
  * Something is kept: take what is in order by now, as if it came now. The
- * requester learns at once how far that goes, and what is missing next.
+ * requester learns at once how far that goes, and what is missing next. @taken
+ * counts packets since the region was let go.
  */
-static void recv_kept(struct sroce_qp *qp)
+static void recv_kept(struct sroce_qp *qp, u32 *taken)
 {
 	const u32 ack_psn = qp->rq.ack_psn, from = qp->rq.epsn;
 	struct sroce_rq *rq = &qp->rq;
 	struct sroce_late *late;
-	u32 taken = 0;
 
 	while ((late = sroce_kept_expire(qp)) &&
 	       wire_psn_diff(late->rx.pkt.psn, rq->epsn) <= 0) {
@@ -1324,7 +1324,7 @@ static void recv_kept(struct sroce_qp *qp)
 			break;
 		}
 		sroce_late_free(late);
-		if (!(++taken % SROCE_REGION_RUN))
+		if (!(++*taken % SROCE_REGION_RUN))
 			run_mr_put(rq);
 	}
 	if (rq->epsn != from) {
@@ -1357,14 +1357,14 @@ static void recv_kept(struct sroce_qp *qp)
 void sroce_recv_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 {
 	struct sroce_rq *rq = &qp->rq;
-
 	const u32 from = rq->epsn;
+	u32 taken = 0;
 
 	if (!rq->fault.active && recv_take(qp, rx)) {
 		/* one that came early itself makes nothing due */
 		if (unlikely(rq->kept.num) &&
 		    (rq->epsn != from || (rq->respond && !rq->nak_sent)))
-			recv_kept(qp);
+			recv_kept(qp, &taken);
 		return;
 	}
 	if (!sroce_wait(qp, rx))
@@ -1478,7 +1478,7 @@ void sroce_recv_fault_done(struct sroce_qp *qp, int err)
 		rq->fault.err = 0;
 		sroce_wait_over(qp, late);
 		if (rq->kept.num)
-			recv_kept(qp);
+			recv_kept(qp, &taken);
 		if (!(++taken % SROCE_REGION_RUN))
 			run_mr_put(rq);
 	}

@@ -412,7 +412,7 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
 {
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_repair *r = &sq->repair;
-	bool told;
+	bool again, told, blind;
 
 	if (ktime_compare(now, r->rest_due) >= 0) {
 		rest(qp, now);
@@ -430,10 +430,12 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
 	r->probes = min(r->probes + 1, PROBES_MAX);
 	sroce_qp_count(qp, TAIL_PROBES);
 	/* one that a NAK has asked for may have been lost again: it still wants an answer */
-	told = r->out && r->told && sq->psn_una == r->psn;
+	again = r->out && sq->psn_una == r->psn;
+	told = again && r->told;
+	blind = !again || r->blind;
 	r->out = false;
 	repair(qp, told);
-	r->blind = !told;
+	r->blind = blind;
 }
 
 /**

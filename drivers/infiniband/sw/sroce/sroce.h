@@ -1122,7 +1122,8 @@ struct sroce_sq {
 
 	/*
 	 * What every message of many queue pairs has to load, by lines. SROCE_SQ_OWNED; some are
-	 * read without, by READ_ONCE(). @flags: nothing; @num_late: late_lock
+	 * read without, by READ_ONCE(). @flags: nothing; @tagged: nothing, the same from creation
+	 * on; @num_late: late_lock
 	 */
 	unsigned long flags;
 	u32 una;
@@ -1390,7 +1391,7 @@ struct sroce_rq {
 	/* SROCE_RESP_OWNED */
 	int resp_skbs_refused;
 
-	/* lock; a line begins with its bytes, and what every message has to load */
+	/* lock; a line begins with its bytes, and what every message has to load. @flags: nothing */
 	struct sroce_kept kept;
 	spinlock_t lock;
 	u32 epsn;
@@ -1415,7 +1416,7 @@ struct sroce_rq {
 	/* SROCE_RESP_OWNED */
 	ktime_t backoff;
 
-	/* lock; @refusals: SROCE_RESP_OWNED */
+	/* lock; @refusals: SROCE_RESP_OWNED; @pd: nothing, the same from creation on */
 	struct sroce_mr *mr;
 	u64 mr_delta;
 	u64 va;
