@@ -1040,6 +1040,7 @@ static void read_ended(void)
 				 .wr.rdma = { (uintptr_t)p.buf[1], ~p.mr[1]->rkey }))
 				die("post WRITE");
 			event_is(&eb, IBV_EVENT_QP_ACCESS_ERR, p.qp[1], "%s fails", how[i]);
+			ok(hw_counter(&eb, "tx_pkts") > given, "and the READ's answer has begun");
 		}
 		is_state(p.qp[1], IBV_QPS_ERR, "the responder");
 		given = hw_counter(&eb, "tx_pkts");
