@@ -446,6 +446,7 @@ void sroce_doorbell_judge(struct sroce_qp *qp)
  */
 void sroce_doorbell_awake(struct sroce_qp *qp)
 {
+	qp->sq.asleep = false;
 	WRITE_ONCE(qp->sq.stream.lingers, false);
 	WRITE_ONCE(qp->sq.q.ring->flags, 0);
 }
@@ -493,6 +494,8 @@ void sroce_doorbell_rest(struct sroce_qp *qp)
 		sroce_doorbell_stuck(sq);
 	} else if (sq->stream.lingers) {
 		linger_start(sq);
+	} else {
+		sq->asleep = true;
 	}
 }
 

@@ -508,7 +508,7 @@ static void side_end(struct rx_burst *rx)
 		break;
 	case RX_RESPONSES:
 		sroce_send_mr_put(qp);
-		sroce_send_release(qp);
+		sroce_send_answered(qp);
 		rx->run_sq = false;
 		break;
 	case RX_NEITHER:

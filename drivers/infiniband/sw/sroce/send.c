@@ -1560,3 +1560,40 @@ void sroce_send_release(struct sroce_qp *qp)
 	sroce_send_run(qp);
 	local_bh_enable();
 }
+
+/* What a turn would have to see to */
+#define SENDS_FOR (BIT(SROCE_SQ_WORK) | BIT(SROCE_SQ_TIMER) | BIT(SROCE_SQ_FAULT) | \
+		   BIT(SROCE_SQ_RANG) | BIT(SROCE_SQ_LATE))
+
+/* Is there nothing to do but to wait, for answers or for a doorbell? */
+static bool at_rest(const struct sroce_qp *qp)
+{
+	const struct sroce_sq *sq = &qp->sq;
+
+	return sq->asleep && sq->nxt == sq->fetched && !sq->repair.due && !sq->repair.hold &&
+	       !sq->sweep.due && !READ_ONCE(sq->num_late) && !sq->fault.active &&
+	       READ_ONCE(qp->state) == IB_QPS_RTS &&
+	       !(READ_ONCE(sq->flags) & SENDS_FOR);
+}
+
+/**
+ * sroce_send_answered - let a send side go that was claimed for what its peer has sent
+ * @qp: queue pair
+ *
+ * As sroce_send_release(); but a lone request that is answered leaves nothing to do, and a turn
+ * would say to the program once more that it has to ring.
+ */
+void sroce_send_answered(struct sroce_qp *qp)
+{
+	if (!at_rest(qp)) {
+		sroce_send_release(qp);
+		return;
+	}
+	sroce_retry_arm(qp);
+	clear_bit_unlock(SROCE_SQ_OWNED, &qp->sq.flags);
+	/* a note left while we were leaving is seen by one of the two */
+	smp_mb__after_atomic();
+	if (test_bit(SROCE_SQ_WORK, &qp->sq.flags))
+		sroce_send_run(qp);
+	local_bh_enable();
+}

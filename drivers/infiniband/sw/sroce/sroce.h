@@ -1081,6 +1081,7 @@ enum sroce_sq_flag {
  * @rtt_held: something before it is missing, and with that its acknowledgement
  * @tagged: the requests are not the program's, but those of its tag matching queue
  * @missed: responses were dropped for @fault: they have to be asked for again
+ * @asleep: the ring is empty, and who posts has to ring
  * @mr: the last region used in this turn, held
  * @linger_due: when the ring is to be looked at, if nobody has by then
  * @cwnd: how much may be under way
@@ -1160,6 +1161,7 @@ struct sroce_sq {
 	bool rtt_held;
 	bool tagged;
 	bool missed;
+	bool asleep;
 	struct sroce_mr *mr;
 	ktime_t linger_due;
 
@@ -2151,6 +2153,7 @@ void sroce_send_run(struct sroce_qp *qp);
 bool sroce_send_some(struct sroce_qp *qp, u32 *work);
 void sroce_send_claim(struct sroce_qp *qp);
 void sroce_send_release(struct sroce_qp *qp);
+void sroce_send_answered(struct sroce_qp *qp);
 void sroce_send_task(struct sroce_task *task);
 void sroce_send_seek(struct sroce_qp *qp, u32 psn);
 bool sroce_send_try_claim(struct sroce_qp *qp);
