@@ -1570,10 +1570,13 @@ static bool at_rest(const struct sroce_qp *qp)
 {
 	const struct sroce_sq *sq = &qp->sq;
 
-	return sq->asleep && sq->nxt == sq->fetched && !sq->repair.due && !sq->repair.hold &&
-	       !sq->sweep.due && !READ_ONCE(sq->num_late) && !sq->fault.active &&
-	       READ_ONCE(qp->state) == IB_QPS_RTS &&
-	       !(READ_ONCE(sq->flags) & SENDS_FOR);
+	/* with a sparing window, turns see what arrives in between */
+	if (!sq->asleep || sq->nxt != sq->fetched || sq->repair.due || sq->repair.hold ||
+	    sq->sweep.due || READ_ONCE(sq->num_late) || sq->fault.active || sq->cwnd.sparing ||
+	    READ_ONCE(qp->state) != IB_QPS_RTS || READ_ONCE(sq->flags) & SENDS_FOR)
+		return false;
+	/* a completion handler, or a tag, may have posted, and what that has called for waits for a task */
+	return (qp->ibuc && !sq->tagged) || READ_ONCE(sq->q.ring->prod) == sq->fetched;
 }
 
 /**
