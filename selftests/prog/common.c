@@ -1085,7 +1085,7 @@ void reth(uint8_t *body, const void *at, uint32_t rkey, uint32_t len)
 	memcpy(body + 12, &len, 4);
 }
 
-int ring_doorbell(struct ibv_context *ctx, uint32_t qpn)
+int device_method(int fd, uint16_t method, uint16_t attr, uint16_t len, uint64_t data)
 {
 	struct {
 		struct ib_uverbs_ioctl_hdr hdr;
@@ -1093,16 +1093,21 @@ int ring_doorbell(struct ibv_context *ctx, uint32_t qpn)
 	} c = {
 		.hdr = {
 			.length = sizeof(c), .object_id = UVERBS_OBJECT_DEVICE,
-			.method_id = SROCE_METHOD_DOORBELL, .num_attrs = 1,
-			.driver_id = SROCE_DRIVER_ID,
+			.method_id = method, .num_attrs = 1, .driver_id = SROCE_DRIVER_ID,
 		},
 		.attr = {
-			.attr_id = SROCE_ATTR_DOORBELL, .len = sizeof(struct sroce_doorbell),
-			.flags = UVERBS_ATTR_F_MANDATORY, .data = qpn,
+			.attr_id = attr, .len = len, .flags = UVERBS_ATTR_F_MANDATORY,
+			.data = data,
 		},
 	};
 
-	return ioctl(ctx->cmd_fd, RDMA_VERBS_IOCTL, &c) ? errno : 0;
+	return ioctl(fd, RDMA_VERBS_IOCTL, &c) ? errno : 0;
+}
+
+int ring_doorbell(struct ibv_context *ctx, uint32_t qpn)
+{
+	return device_method(ctx->cmd_fd, SROCE_METHOD_DOORBELL, SROCE_ATTR_DOORBELL,
+			     sizeof(struct sroce_doorbell), qpn);
 }
 
 long long hw_counter(const struct end *e, const char *name)

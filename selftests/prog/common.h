@@ -286,6 +286,8 @@ bool wait_state(struct ibv_qp *qp, enum ibv_qp_state want);
 void is_state(struct ibv_qp *qp, enum ibv_qp_state want, const char *what);
 
 /* For a queue pair, as the provider does: 0 or an errno */
+/* A method of a device with one attribute, on a command file. Return: 0 or an errno */
+int device_method(int fd, uint16_t method, uint16_t attr, uint16_t len, uint64_t data);
 int ring_doorbell(struct ibv_context *ctx, uint32_t qpn);
 
 /* One of the port's counters */

@@ -676,7 +676,7 @@ static const struct kind {
 	{ "PDs", 500, IN(max_pd), make_pd, drop_pd, true },
 	{ "address handles", 500, IN(max_ah), make_ah, drop_ah, true },
 	{ "multicast groups", 100, IN(max_mcast_grp), make_group, drop_group, false },
-	{ "members of a group", 50, IN(max_mcast_qp_attach), make_member, drop_member, true },
+	{ "members of a group", 240, IN(max_mcast_qp_attach), make_member, drop_member, true },
 #undef IN
 	{ "XRC domains", 500, 0, 65536, make_xrcd, drop_xrcd, true },
 	{ "work queues", 500, 0, 65536, make_wq, drop_wq, true },

@@ -9,14 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
-#include <rdma/rdma_user_ioctl.h>
 
 #include "common.h"
 #include "../../include/uapi/rdma/sroce-abi.h"
@@ -827,26 +825,14 @@ static void drop_cq(uint32_t handle)
 static uint64_t core_support(void)
 {
 	uint64_t support = 0;
-	struct {
-		struct ib_uverbs_ioctl_hdr hdr;
-		struct ib_uverbs_attr attr;
-	} c = {
-		.hdr = {
-			.length = sizeof(c), .object_id = UVERBS_OBJECT_DEVICE,
-			.method_id = UVERBS_METHOD_GET_CONTEXT, .num_attrs = 1,
-			.driver_id = SROCE_DRIVER_ID,
-		},
-		.attr = {
-			.attr_id = UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, .len = sizeof(support),
-			.flags = UVERBS_ATTR_F_MANDATORY, .data = (uintptr_t)&support,
-		},
-	};
 	char path[128];
 	int fd;
 
 	snprintf(path, sizeof(path), "/dev/infiniband/%s", ea.ctx->device->dev_name);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0 || ioctl(fd, RDMA_VERBS_IOCTL, &c) || close(fd))
+	if (fd < 0 ||
+	    device_method(fd, UVERBS_METHOD_GET_CONTEXT, UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT,
+			  sizeof(support), (uintptr_t)&support) || close(fd))
 		die("GET_CONTEXT");
 	return support;
 }

@@ -437,8 +437,6 @@ void sroce_pace_reset(struct sroce_qp *qp)
 
 	spin_lock_bh(&p->lock);
 	WRITE_ONCE(p->limited, false);
-	p->alpha = ALPHA_ONE;
-	p->alpha_at = ktime_get();
 	spin_unlock_bh(&p->lock);
 }
 
@@ -447,7 +445,6 @@ static void alpha_fall(struct sroce_pace *p, ktime_t now)
 {
 	u64 steps = div_u64(ktime_to_ns(ktime_sub(now, p->alpha_at)), ALPHA_NS);
 
-	p->alpha_at = ktime_add_ns(p->alpha_at, steps * ALPHA_NS);
 	/* 1024 of them leave 2 % */
 	for (steps = min(steps, 1024ULL); steps; steps--)
 		p->alpha -= p->alpha >> ALPHA_SHIFT;
@@ -547,7 +544,8 @@ void sroce_pace_cnp(struct sroce_qp *qp)
 	spin_lock(&p->lock);
 	/* not before: a time from before the last change would be taken for a long one */
 	now = ktime_get();
-	alpha_fall(p, now);
+	if (p->limited)
+		alpha_fall(p, now);
 	if (!p->limited || !ktime_before(now, p->raised))
 		cut(qp, p, now);
 	p->alpha += (ALPHA_ONE - p->alpha) >> ALPHA_SHIFT;

@@ -1005,7 +1005,7 @@ struct sroce_cwnd {
  * @rate: bytes a second, R_C there
  * @target: R_T: to recover to
  * @alpha: of 1 << 16: how much of its packets are marked
- * @alpha_at: @alpha was last looked at
+ * @alpha_at: when the last notification came
  * @raised: @rate was last raised for the time that went by; before that
  *	a cut has not been felt yet: there is no other, and time raises nothing
  * @times: so often since it was cut
