@@ -114,6 +114,8 @@ struct sroce_sge {
  * @ah: UD: number of the address handle
  * @remote_qpn: UD: destination queue pair
  * @remote_qkey: UD: its Q_Key
+ * @reserved_flush: FLUSH: zero
+ * @reserved_xrc: XRC: zero
  * @reserved_ud: UD: zero
  *
  * The data, inline or struct sroce_sge, starts at byte 48: one entry or 16
@@ -204,7 +206,7 @@ struct sroce_recv_wqe {
  * @wqe_next: index that follows the request in its ring: with this completion
  *	polled, all before it may be used again; of no meaning for a request
  *	from a shared receive queue
- * @vendor_err: errno or AETH syndrome behind a @status other than success
+ * @vendor_err: AETH syndrome behind a @status other than success
  * @status: enum ibv_wc_status
  * @opcode: enum ib_uverbs_wc_opcode, 128 and up for receives
  * @wc_flags: SROCE_WC_*
@@ -212,7 +214,7 @@ struct sroce_recv_wqe {
  * @sl: UD: SROCE_SL_*
  * @reserved: zero
  * @flow_tag: raw packets: of the flow rule that steered it here
- * @cvlan: raw packets: the VLAN tag, with SROCE_WC_VLAN
+ * @cvlan: raw packets, and in the kernel GSI: the VLAN tag, with SROCE_WC_VLAN
  * @reserved1: zero
  * @tm_tag: tag matching: tag of the TMH, with SROCE_WC_TM_MATCH
  * @wallclock: as @timestamp, of CLOCK_REALTIME; for SROCE_CQ_WALLCLOCK
@@ -259,7 +261,7 @@ struct sroce_cqe {
 #define SROCE_WC_TM_SYNC_REQ	(1U << 4)
 #define SROCE_WC_TM_MATCH	(1U << 5)
 #define SROCE_WC_TM_DATA_VALID	(1U << 6)
-/* not one of enum ibv_wc_flags: for the provider alone */
+/* not one of enum ibv_wc_flags: for the provider, and kverbs.c */
 #define SROCE_WC_VLAN		(1U << 15)
 
 /*

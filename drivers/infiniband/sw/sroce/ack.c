@@ -111,7 +111,7 @@ void sroce_ack_advance(struct sroce_qp *qp, u32 psn)
 		if (sroce_send_awaits(sq, sq->una))
 			break;
 		land(sq, from, end);
-		sroce_send_complete(qp, IB_WC_SUCCESS, 0);
+		sroce_send_complete(qp, IB_WC_SUCCESS);
 	}
 	if (psn == from)
 		return;
@@ -258,7 +258,7 @@ static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
 	sroce_gaps_arrived(&qp->sq, rx->pkt.psn);
 	/* else ack_kept() asks */
 	if (tells || !qp->sq.kept.num)
-		sroce_repair_nak(qp, 0);
+		sroce_repair_nak(qp, false);
 	if (tells)
 		sroce_gaps_implied(qp);
 }
@@ -274,7 +274,7 @@ static void nak_early(struct sroce_qp *qp, struct sroce_rx *rx)
 		return;
 	}
 	sroce_qp_count(qp, SEQ_ERR);
-	sroce_repair_nak(qp, 0);
+	sroce_repair_nak(qp, false);
 	sroce_gaps_request(qp, rx->pkt.psn);
 }
 
@@ -302,7 +302,7 @@ static void ack_nak(struct sroce_qp *qp, struct sroce_rx *rx, bool early)
 	else if (early)
 		nak_early(qp, rx);
 	else
-		sroce_repair_nak(qp, syndrome);
+		sroce_repair_nak(qp, true);
 }
 
 /* A response acknowledges all packets before this PSN. */
@@ -343,7 +343,7 @@ static void ack_acknowledge(struct sroce_qp *qp, struct sroce_rx *rx)
 		else if (qp->sq.fault.active)
 			ack_early(qp, rx);
 		else
-			sroce_repair_nak(qp, 0);
+			sroce_repair_nak(qp, false);
 		return;
 	case WIRE_AETH_NAK:
 		ack_nak(qp, rx, limit != upto);
@@ -372,15 +372,6 @@ enum scatter_result {
 	SCATTER_WRONG,		/* the request's own list is at fault */
 };
 
-static enum scatter_result scatter_fault(struct sroce_qp *qp, const struct sroce_sge *sge, u32 off)
-{
-	if (sroce_fault_refused(&qp->sq.fault, sge->lkey, sge->addr + off, true))
-		return SCATTER_WRONG;
-	sroce_fault_start(&qp->sq.fault, qp->sq.pd, NULL, sge->lkey, sge->addr + off,
-			  sge->length - off, true);
-	return SCATTER_LATER;
-}
-
 /* Bytes of a response into the oldest request's list: a packet's, or @value. */
 static enum scatter_result scatter(struct sroce_qp *qp, struct sroce_rx_pos *pos,
 				   const u8 *value, u32 len)
@@ -404,7 +395,8 @@ static enum scatter_result scatter(struct sroce_qp *qp, struct sroce_rx_pos *pos
 			return SCATTER_WRONG;
 		to = sroce_mr_span(mr, addr, &n, true);
 		if (!to)
-			return scatter_fault(qp, sge, sq->rsp_off);
+			return sroce_send_fault(qp, sge, sq->rsp_off, true) ?
+				SCATTER_LATER : SCATTER_WRONG;
 		if (unlikely(sq->fault.err))
 			sroce_fault_forget(&sq->fault, sge->lkey, addr, n, true);
 		if (pos) {
@@ -617,7 +609,7 @@ static void ack_kept(struct sroce_qp *qp)
 		trace_sroce_filled(qp, from, sq->psn_una, sq->kept.num);
 	if (!late || sq->fault.active || READ_ONCE(qp->state) == IB_QPS_ERR)
 		return;
-	sroce_repair_nak(qp, 0);
+	sroce_repair_nak(qp, false);
 	/* others that were asked for long ago are not to wait for a round trip each */
 	if (sq->psn_una != from)
 		sroce_gaps_implied(qp);

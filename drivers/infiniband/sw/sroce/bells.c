@@ -296,6 +296,7 @@ static void bells_late(struct sroce_bells *b)
 	const bool polled = bells_polled(b);
 
 	spin_lock_bh(&b->lock);
+	b->late = false;
 	if (READ_ONCE(b->q.ring->prod) == b->cons) {
 		stream_over(&b->stream);
 	} else if (polled) {
@@ -312,7 +313,7 @@ static void bells_task(struct sroce_task *task)
 	struct sroce_bells *b = container_of(task, struct sroce_bells, task);
 	bool more;
 
-	if (test_and_clear_bit(SROCE_BELLS_LATE, &b->flags))
+	if (READ_ONCE(b->late))
 		bells_late(b);
 	/* who still has the ring mapped could keep this going for ever */
 	bells_turn(b, &more);
@@ -324,7 +325,7 @@ static void bells_task(struct sroce_task *task)
 static ktime_t bells_over(struct sroce_bells *b, ktime_t now)
 {
 	if (!atomic_read(&b->ringing)) {
-		set_bit(SROCE_BELLS_LATE, &b->flags);
+		WRITE_ONCE(b->late, true);
 		sroce_task_schedule(&b->task);
 		return 0;
 	}

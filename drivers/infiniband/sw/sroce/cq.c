@@ -66,13 +66,9 @@ static bool cq_moderate(struct sroce_cq *cq, u32 num, bool solicited)
 	return true;
 }
 
-/*
- * The first of them has waited for long enough. A timer that was set for an
- * event which has been raised since finds nothing, or comes a little early.
- */
-static enum hrtimer_restart cq_mod_timer(struct hrtimer *timer)
+/* What waits by a rule waits no longer. */
+static void cq_raise_moderated(struct sroce_cq *cq)
 {
-	struct sroce_cq *cq = container_of(timer, struct sroce_cq, mod_timer);
 	bool event;
 
 	spin_lock_bh(&cq->lock);
@@ -80,6 +76,15 @@ static enum hrtimer_restart cq_mod_timer(struct hrtimer *timer)
 	spin_unlock_bh(&cq->lock);
 	if (event)
 		sroce_cq_notify(cq);
+}
+
+/*
+ * The first of them has waited for long enough. A timer that was set for an
+ * event which has been raised since finds nothing, or comes a little early.
+ */
+static enum hrtimer_restart cq_mod_timer(struct hrtimer *timer)
+{
+	cq_raise_moderated(container_of(timer, struct sroce_cq, mod_timer));
 	return HRTIMER_NORESTART;
 }
 
@@ -92,14 +97,8 @@ static enum hrtimer_restart cq_mod_timer(struct hrtimer *timer)
  */
 void sroce_cq_settle(struct sroce_cq *cq)
 {
-	bool event;
-
 	hrtimer_cancel(&cq->mod_timer);
-	spin_lock_bh(&cq->lock);
-	event = cq->moderated && cq_disarm(cq);
-	spin_unlock_bh(&cq->lock);
-	if (event)
-		sroce_cq_notify(cq);
+	cq_raise_moderated(cq);
 }
 
 /**

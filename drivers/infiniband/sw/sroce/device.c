@@ -3,7 +3,6 @@
 #include <linux/etherdevice.h>
 #include <linux/utsname.h>
 #include <rdma/ib_addr.h>
-#include <rdma/ib_cache.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "sroce.h"

@@ -123,7 +123,7 @@ struct ib_mr *sroce_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 		return ERR_PTR(err);
 	ibmr = sroce_mr_create(ibpd, &mem, 0, attr->length, attr->access_flags);
 	if (IS_ERR(ibmr))
-		kvfree(mem.block);
+		sroce_mem_release(&mem);
 	return ibmr;
 }
 

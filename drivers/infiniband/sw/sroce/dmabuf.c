@@ -187,9 +187,7 @@ struct ib_mr *sroce_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 lengt
 	if (err)
 		return ERR_PTR(err);
 	ibmr = sroce_mr_create(ibpd, &mem, iova, length, access);
-	if (IS_ERR(ibmr)) {
-		kvfree(mem.block);
-		sroce_dmabuf_release(&mem);
-	}
+	if (IS_ERR(ibmr))
+		sroce_mem_release(&mem);
 	return ibmr;
 }

@@ -289,12 +289,9 @@ static struct sroce_late *kept_alloc(const struct sroce_kept *kept, const struct
 
 	if (kept->num >= SROCE_KEPT_MAX_PKTS)
 		return NULL;
-	late = kmalloc(sizeof(*late), GFP_ATOMIC | __GFP_NOWARN);
+	late = sroce_late_alloc(rx);
 	if (!late)
 		return NULL;
-	late->rx = *rx;
-	late->charge = 0;
-	late->since = (u32)jiffies;
 	late->next = NULL;
 	late->tail = late;
 	/* all there is of others are headers, and those are in @rx */
@@ -491,7 +488,7 @@ static void expire(struct sroce_qp *qp)
 {
 	spin_lock_bh(&qp->rq.lock);
 	sroce_kept_expire(qp);
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 	if (!READ_ONCE(qp->sq.kept.num) || !sroce_send_try_claim(qp))
 		return;
 	/* what waits for memory of the program's own has come, and is not sent again */

@@ -114,13 +114,9 @@ static int data_len(const struct sroce_qp *qp, const struct ib_send_wr *wr)
 	return len;
 }
 
-static u8 send_flags(int flags)
-{
-	return (flags & IB_SEND_FENCE ? SROCE_WQE_FENCE : 0) |
-	       (flags & IB_SEND_SIGNALED ? SROCE_WQE_SIGNALED : 0) |
-	       (flags & IB_SEND_SOLICITED ? SROCE_WQE_SOLICITED : 0) |
-	       (flags & IB_SEND_INLINE ? SROCE_WQE_INLINE : 0);
-}
+/* A request's flags, as they are */
+static_assert(IB_SEND_FENCE == SROCE_WQE_FENCE && IB_SEND_SIGNALED == SROCE_WQE_SIGNALED &&
+	      IB_SEND_SOLICITED == SROCE_WQE_SOLICITED && IB_SEND_INLINE == SROCE_WQE_INLINE);
 
 static int put_datagram(const struct sroce_qp *qp, struct sroce_send_wqe *wqe,
 			const struct ib_send_wr *wr)
@@ -128,7 +124,7 @@ static int put_datagram(const struct sroce_qp *qp, struct sroce_send_wqe *wqe,
 	const struct ib_ud_wr *ud = ud_wr(wr);
 
 	/* elsewhere it is the queue pair's, and this not set */
-	if (!ud->ah || (qp->ibqp.qp_type == IB_QPT_GSI && ud->pkey_index))
+	if (!ud->ah || (qp->type == IB_QPT_GSI && ud->pkey_index))
 		return -EINVAL;
 	wqe->ah = to_sah(ud->ah)->av->num;
 	wqe->remote_qpn = ud->remote_qpn;
@@ -230,7 +226,7 @@ static int put_send(struct sroce_qp *qp, const struct ib_send_wr *wr, u32 *prod,
 		.wr_id = wr->wr_id,
 		.opcode = (u8)wr->opcode,
 		.num_blocks = blocks,
-		.flags = send_flags(wr->send_flags),
+		.flags = wr->send_flags,
 	};
 	err = put_operation(qp, wqe, wr);
 	if (err)

@@ -51,6 +51,26 @@ void sroce_late_hold(struct sk_buff *skb)
 }
 
 /**
+ * sroce_late_alloc - make a copy of a packet
+ * @rx: the packet; the skb stays its caller's
+ *
+ * Softirq.
+ *
+ * Return: the copy, in no list, nothing of it charged; NULL without memory.
+ */
+struct sroce_late *sroce_late_alloc(const struct sroce_rx *rx)
+{
+	struct sroce_late *late = kmalloc(sizeof(*late), GFP_ATOMIC | __GFP_NOWARN);
+
+	if (!late)
+		return NULL;
+	late->rx = *rx;
+	late->charge = 0;
+	late->since = (u32)jiffies;
+	return late;
+}
+
+/**
  * sroce_late_add - keep a packet
  * @list: of struct sroce_late; its lock is held
  * @num: how many are in it
@@ -67,11 +87,9 @@ struct sroce_late *sroce_late_add(struct list_head *list, u32 *num, u32 max, str
 
 	if (*num >= max)
 		return NULL;
-	late = kmalloc(sizeof(*late), GFP_ATOMIC | __GFP_NOWARN);
+	late = sroce_late_alloc(rx);
 	if (!late)
 		return NULL;
-	late->rx = *rx;
-	late->charge = 0;
 	if (rx->skb)
 		sroce_late_hold(rx->skb);
 	list_add_tail(&late->entry, list);
@@ -124,8 +142,7 @@ static void fault_work(struct work_struct *work)
  * sroce_fault_init - set a side's fault up
  * @fault: the fault
  * @qp: its queue pair
- * @done: called in process context with the outcome; clears @fault->active
- *	under the side's lock
+ * @done: called in process context with the outcome: who owns the side then clears @fault->active
  */
 void sroce_fault_init(struct sroce_fault *fault, struct sroce_qp *qp,
 		      void (*done)(struct sroce_qp *qp, int err))

@@ -378,7 +378,13 @@ static int mem_get(struct ib_pd *ibpd, u64 start, u64 length, int access,
 	return mem_pin(ibpd->device, start, length, access, mem);
 }
 
-static void mem_release(struct sroce_mem *mem)
+/**
+ * sroce_mem_release - the end of memory of any kind
+ * @mem: the memory, which no region has
+ *
+ * May sleep.
+ */
+void sroce_mem_release(struct sroce_mem *mem)
 {
 	kvfree(mem->block);
 	if (mem->odp)
@@ -537,7 +543,7 @@ struct ib_mr *sroce_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 i
 		return ERR_PTR(err);
 	ibmr = sroce_mr_create(ibpd, &mem, iova, length, access);
 	if (IS_ERR(ibmr))
-		mem_release(&mem);
+		sroce_mem_release(&mem);
 	return ibmr;
 }
 
@@ -636,12 +642,12 @@ struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 
 	if (err) {
 		kfree(mr);
 		if (fresh)
-			mem_release(&mem);
+			sroce_mem_release(&mem);
 		return ERR_PTR(err);
 	}
 	region->iova = iova;
 	if (fresh)
-		mem_release(&old->mem);
+		sroce_mem_release(&old->mem);
 	kfree_rcu(old, rcu);
 	return NULL;
 }
@@ -669,7 +675,7 @@ int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 		sroce_fast_destroy(mr);
 	} else {
 		mr_drain(mr);
-		mem_release(&mr->mem);
+		sroce_mem_release(&mr->mem);
 		kfree_rcu(mr, rcu);
 	}
 	kfree(region);

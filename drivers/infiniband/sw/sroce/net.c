@@ -370,8 +370,7 @@ enum rx_side {
  * @id_step: by how much the identification grows from packet to packet
  * @pos: the next packet's BTH
  * @qp: taken for a run of its packets
- * @qpn: its number
- * @no_qp: @qpn is not to be looked up again: there is none for this skb
+ * @qpn: its number, or that of none: no number before the first
  * @side: what of it is locked, or owned
  * @run_sq: its send side has something to do
  * @ud_suits: datagrams from there are for this queue pair
@@ -393,7 +392,6 @@ struct rx_burst {
 	struct sroce_rx_pos pos;
 	struct sroce_qp *qp;
 	u32 qpn;
-	bool no_qp;
 	enum rx_side side;
 	bool run_sq;
 	bool ud_suits;
@@ -544,7 +542,6 @@ static void run_start(struct rx_burst *rx, u32 qpn)
 {
 	rx->qpn = qpn;
 	rx->qp = sroce_qp_get(qpn);
-	rx->no_qp = !rx->qp;
 }
 
 /* A side's path stands still while the run has it, and the skb has one sender. */
@@ -801,12 +798,12 @@ static void rx_packet(struct rx_burst *rx, struct sroce_rx *packet, bool gsi)
 {
 	const struct wire_pkt *pkt = &packet->pkt;
 
-	if (rx->qpn != pkt->qpn || (!rx->qp && !rx->no_qp)) {
+	if (rx->qpn != pkt->qpn) {
 		run_end(rx);
 		run_start(rx, pkt->qpn);
 		rx->ud_suits = rx->qp && rx->qp->transport == WIRE_UD && rx_ud_suits(rx);
 	}
-	if (rx->no_qp || (rx->qp->type == IB_QPT_GSI) != gsi)
+	if (!rx->qp || (rx->qp->type == IB_QPT_GSI) != gsi)
 		sroce_count(rx->sdev, RX_NO_QP);
 	else if (pkt->op->class == WIRE_CLASS_CNP)
 		rx_notified(rx, pkt);

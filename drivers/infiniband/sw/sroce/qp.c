@@ -6,7 +6,6 @@
 #include <linux/random.h>
 #include <linux/rcupdate.h>
 #include <linux/vmalloc.h>
-#include <rdma/ib_cache.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "sroce.h"
@@ -224,16 +223,16 @@ void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type type)
 }
 
 /**
- * sroce_qp_unlock - drop the receive lock, and raise the event that is due
- * @qp: queue pair; its receive lock is held, bottom halves are off
+ * sroce_rq_unlock - drop the receive lock, and raise the event that is due
+ * @rq: receive side of a queue pair, or of a work queue; its lock is held, bottom halves are off
  */
-void sroce_qp_unlock(struct sroce_qp *qp)
-	__releases(&qp->rq.lock)
+void sroce_rq_unlock(struct sroce_rq *rq)
+	__releases(&rq->lock)
 {
-	struct sroce_cq *notify = qp->rq.notify;
+	struct sroce_cq *notify = rq->notify;
 
-	qp->rq.notify = NULL;
-	spin_unlock_bh(&qp->rq.lock);
+	rq->notify = NULL;
+	spin_unlock_bh(&rq->lock);
 	if (notify)
 		sroce_cq_notify(notify);
 }
@@ -292,7 +291,7 @@ void sroce_qp_error(struct sroce_qp *qp)
 {
 	spin_lock_bh(&qp->rq.lock);
 	error_of_ours(qp);
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 }
 
 /**
@@ -347,7 +346,7 @@ void sroce_qp_kick(struct sroce_qp *qp)
 	spin_lock_bh(&qp->rq.lock);
 	if (qp->state == IB_QPS_ERR)
 		sroce_recv_flush(qp);
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 }
 
 /* All that the data path uses is the caller's, to change it. May sleep. */
@@ -362,7 +361,7 @@ static void claim_both(struct sroce_qp *qp)
 static void release_both(struct sroce_qp *qp)
 	__releases(&qp->rq.lock)
 {
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 	sroce_resp_release(qp);
 	sroce_send_release(qp);
 }
@@ -597,7 +596,6 @@ static bool has_type(enum ib_qp_type type, bool program)
 static void no_peer(struct sroce_qp *qp)
 {
 	WRITE_ONCE(qp->mtu, ib_mtu_enum_to_int(IB_MTU_256));
-	qp->dqpn = 0;
 }
 
 /* What every type has, so that nobody has to ask for the type. */
@@ -634,7 +632,7 @@ static void sides_init(struct sroce_qp *qp)
  */
 static int gsi_register(struct sroce_qp *qp)
 {
-	if (qp->ibqp.qp_type != IB_QPT_GSI)
+	if (qp->type != IB_QPT_GSI)
 		return 0;
 	if (cmpxchg(&qp_dev(qp)->gsi_qpn, 0, qp->num->qpn))
 		return -EBUSY;
@@ -644,7 +642,7 @@ static int gsi_register(struct sroce_qp *qp)
 
 static void gsi_unregister(struct sroce_qp *qp)
 {
-	if (qp->ibqp.qp_type == IB_QPT_GSI)
+	if (qp->type == IB_QPT_GSI)
 		WRITE_ONCE(qp_dev(qp)->gsi_qpn, 0);
 }
 
@@ -662,6 +660,25 @@ static int check_init(const struct ib_qp_init_attr *init, struct ib_udata *udata
 	    (init->srq->srq_type != IB_SRQT_TM || init->qp_type != IB_QPT_RC))
 		return -EINVAL;
 	return 0;
+}
+
+/* One over an indirection table has no queues of its own. */
+static int queues_create(struct sroce_qp *qp, struct ib_qp_init_attr *init,
+			 struct sroce_create_qp_resp *resp)
+{
+	const struct qp_type *type = &qp_types[init->qp_type];
+	int err = 0;
+
+	if (qp->rss)
+		return 0;
+	if (type->sends)
+		err = sq_create_for(qp, init, &resp->sq);
+	if (err || !type->receives)
+		return err;
+	err = rq_create(qp, init, &resp->rq);
+	if (err)
+		sq_destroy(qp);
+	return err;
 }
 
 /**
@@ -692,8 +709,7 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 		return -ENOMEM;
 
 	/* an XRC target belongs to its domain, and to no process: it has no rings */
-	if (udata)
-		qp->ibuc = sroce_udata_context(udata);
+	qp->ibuc = sroce_udata_context(udata);
 	qp->sdev = sdev;
 	qp->type = init->qp_type;
 	sides_init(qp);
@@ -709,26 +725,18 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 		err = -ENOMEM;
 		goto err_raw;
 	}
-	/* a queue pair over an indirection table has no queues of its own */
-	if (qp_types[init->qp_type].sends && !qp->rss) {
-		err = sq_create_for(qp, init, &resp.sq);
-		if (err)
-			goto err_num;
-	}
-	if (qp_types[init->qp_type].receives && !qp->rss) {
-		err = rq_create(qp, init, &resp.rq);
-		if (err)
-			goto err_sq;
-	}
+	err = queues_create(qp, init, &resp);
+	if (err)
+		goto err_num;
 	qp->attr.cap = init->cap;
 	sroce_retry_reset(qp);
 	err = sroce_respond(udata, &resp, sizeof(resp));
 	if (err)
-		goto err_rq;
+		goto err_queues;
 	err = xa_alloc_cyclic(&sroce_qps, &qp->num->qpn, qp->num, XA_LIMIT(QPN_MIN, QPN_MAX),
 			      &sroce_qpn_next, GFP_KERNEL);
 	if (err < 0)
-		goto err_rq;
+		goto err_queues;
 	ibqp->qp_num = qp->num->qpn;
 	err = gsi_register(qp);
 	if (err)
@@ -737,9 +745,8 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_
 
 err_table:
 	qpn_retire(qp->num);
-err_rq:
+err_queues:
 	rq_destroy(qp);
-err_sq:
 	sq_destroy(qp);
 err_num:
 	sroce_qpn_put(qp->num);
@@ -812,6 +819,7 @@ static void set_path(struct sroce_path *to, const struct sroce_path *path)
 /* Those that every message looks at: see struct sroce_qp */
 static void copy_attr(struct sroce_qp *qp)
 {
+	qp->dqpn = qp->attr.dest_qp_num;
 	qp->access = qp->attr.qp_access_flags;
 	qp->timeout = qp->attr.timeout;
 	qp->retry_cnt = qp->attr.retry_cnt;
@@ -826,8 +834,6 @@ static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int m
 
 	if (mask & IB_QP_PATH_MTU)
 		WRITE_ONCE(qp->mtu, ib_mtu_enum_to_int(attr->path_mtu));
-	if (mask & IB_QP_DEST_QPN)
-		qp->dqpn = attr->dest_qp_num;
 	copy_attr(qp);
 	if (mask & IB_QP_AV) {
 		set_path(&sq->path, path);
@@ -850,7 +856,11 @@ static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int m
 		sroce_retry_progress(qp);
 }
 
-static void ring_reset(struct sroce_queue *q)
+/**
+ * sroce_ring_reset - as in a new ring
+ * @q: of a side whose lock is held; one without a ring is fine
+ */
+void sroce_ring_reset(struct sroce_queue *q)
 {
 	if (!q->ring)
 		return;
@@ -868,7 +878,7 @@ static void enter_reset(struct sroce_qp *qp)
 	memset(&sq->path, 0, sizeof(sq->path));
 	memset(&qp->rq.path, 0, sizeof(qp->rq.path));
 	/* a frame's is for ever (raw.c) */
-	if (qp->ibqp.qp_type != IB_QPT_RAW_PACKET)
+	if (qp->type != IB_QPT_RAW_PACKET)
 		no_peer(qp);
 
 	sq->una = 0;
@@ -895,8 +905,8 @@ static void enter_reset(struct sroce_qp *qp)
 	spin_unlock(&sq->late_lock);
 	sroce_retry_reset(qp);
 	sroce_recv_reset(qp);
-	ring_reset(&sq->q);
-	ring_reset(&qp->rq.q);
+	sroce_ring_reset(&sq->q);
+	sroce_ring_reset(&qp->rq.q);
 	qp->comm_est = false;
 	qp->last_wqe = false;
 	qp->attr = (struct ib_qp_attr) { .cap = qp->attr.cap };

@@ -434,9 +434,7 @@ static bool sink_fill(const struct sroce_sink *sink, const struct sk_buff *skb, 
 {
 	const u32 head = skip ? 2 * ETH_ALEN : 0;
 
-	sink->rq->sge = 0;
-	sink->rq->sge_off = 0;
-	sink->rq->placed = 0;
+	sroce_recv_list_start(sink->rq);
 	return sink_place(sink, skb, mac, head) &&
 	       sink_place(sink, skb, mac + head + skip, skb->len - mac - head - skip);
 }
@@ -585,7 +583,7 @@ static void qp_recv(struct sroce_qp *qp, const struct sroce_frames *frames,
 			sroce_qp_event(qp, IB_EVENT_QP_FATAL);
 		sroce_qp_error_locked(qp);
 	}
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 	/* the send queue is to be flushed as well */
 	if (failed)
 		sroce_send_run(qp);

@@ -9,7 +9,6 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <net/ip.h>
-#include <rdma/ib_user_verbs.h>
 
 #include "sroce.h"
 #include "trace.h"
@@ -54,6 +53,12 @@ static void advance(struct sroce_qp *qp, u32 num)
 		rq->syndrome = WIRE_AETH_PURE_ACK;
 }
 
+static void message_done(struct sroce_rq *rq)
+{
+	WRITE_ONCE(rq->news, rq->news + 1);
+	rq->msn = (rq->msn + 1) & WIRE_PSN_MASK;
+}
+
 /* A packet that an acknowledgement answers has been executed. */
 static void executed(struct sroce_qp *qp, const struct wire_pkt *pkt)
 {
@@ -63,8 +68,7 @@ static void executed(struct sroce_qp *qp, const struct wire_pkt *pkt)
 	rq->ack_stale = false;
 	advance(qp, 1);
 	if (pkt->op->flags & WIRE_END) {
-		WRITE_ONCE(rq->news, rq->news + 1);
-		rq->msn = (rq->msn + 1) & WIRE_PSN_MASK;
+		message_done(rq);
 		rq->op = SROCE_RECV_IDLE;
 	}
 	if (pkt->ackreq)
@@ -220,7 +224,11 @@ static struct sroce_srq *recv_srq(const struct sroce_qp *qp)
 	return qp->ibqp.srq ? to_ssrq(qp->ibqp.srq) : NULL;
 }
 
-static void list_start(struct sroce_rq *rq)
+/**
+ * sroce_recv_list_start - to the start of the list of the receive request that is taken
+ * @rq: receive side; its lock is held
+ */
+void sroce_recv_list_start(struct sroce_rq *rq)
 {
 	rq->sge = 0;
 	rq->sge_off = 0;
@@ -238,7 +246,7 @@ static bool rq_fetch(struct sroce_qp *qp)
 		rq->max_sge = srq ? srq->max_sge : qp->max_recv_sge;
 		rq->wqe_srqn = srq ? srq->srqn : 0;
 	}
-	list_start(rq);
+	sroce_recv_list_start(rq);
 	return rq->has_wqe;
 }
 
@@ -612,7 +620,7 @@ static bool take_tagged(struct sroce_qp *qp, struct sroce_rx *rx)
 		return false;
 	}
 	if (rq->has_wqe) {
-		list_start(rq);
+		sroce_recv_list_start(rq);
 	} else if (!take_wqe(qp)) {
 		sroce_tm_abort(qp);
 		return false;
@@ -787,8 +795,7 @@ static void take_resource(struct sroce_qp *qp, const struct wire_pkt *pkt, u32 n
 {
 	struct sroce_rq *rq = &qp->rq;
 
-	WRITE_ONCE(rq->news, rq->news + 1);
-	rq->msn = (rq->msn + 1) & WIRE_PSN_MASK;
+	message_done(rq);
 	sroce_resp_request(qp, &(struct sroce_res) {
 		.class = pkt->op->class,
 		.owed = true,
@@ -1201,7 +1208,7 @@ static void recv_datagram(struct sroce_qp *qp, const struct sroce_rx *rx)
 		return;
 	}
 	/* 13.4.2: ib_mad looks at all of it, and would take what is missing from its buffer */
-	if (qp->ibqp.qp_type == IB_QPT_GSI && pkt->payload_len != IB_MGMT_MAD_SIZE) {
+	if (qp->type == IB_QPT_GSI && pkt->payload_len != IB_MGMT_MAD_SIZE) {
 		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
 		return;
 	}
@@ -1508,7 +1515,7 @@ void sroce_recv_end(struct sroce_qp *qp)
 		rq->news_told = rq->news;
 		sroce_doorbell_heard(qp);
 	}
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 	if (owed)
 		sroce_resp_run(qp);
 }

@@ -214,16 +214,15 @@ static bool may_hold(const struct sroce_sq *sq, bool told)
 /**
  * sroce_repair_nak - a packet is missing: @psn_una
  * @qp: queue pair; the caller owns its send side
- * @syndrome: AETH syndrome of a NAK that says so; else the peer has answered
- *	what comes behind a request whose own answer has not come (9.7.5.1.3)
+ * @told: by a NAK; else the peer has answered what comes behind a request whose own
+ *	answer has not come (9.7.5.1.3)
  *
  * The peer says once that a packet is missing, and that is a retry. Of a
  * response that is missing every later one tells, all those that are under way,
  * which may take many round trips: only the timer counts for it.
  */
-void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome)
+void sroce_repair_nak(struct sroce_qp *qp, bool told)
 {
-	const bool told = syndrome == (WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ);
 	struct sroce_sq *sq = &qp->sq;
 
 	if (told)
@@ -244,7 +243,7 @@ void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome)
 		sroce_qp_count(qp, IMPLIED_NAK);
 		repair(qp, false);
 	} else if (sq->repair.peer == SROCE_PEER_DROPS) {
-		sroce_retry_nak(qp, syndrome);
+		sroce_retry_nak(qp);
 	} else {
 		sroce_repair_told(qp, true);
 	}

@@ -195,14 +195,13 @@ static enum sroce_cq_result request_done(struct sroce_qp *qp, enum ib_wc_status 
 }
 
 /**
- * sroce_send_complete - the oldest request is done
+ * sroce_send_complete - the oldest request is done, and of its queue pair no other fails for that
  * @qp: queue pair; the caller owns its send side
  * @status: how it ended; with success, only who asked for it is told
- * @vendor_err: AETH syndrome or 0
  */
-void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err)
+void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status)
 {
-	switch (request_done(qp, status, vendor_err)) {
+	switch (request_done(qp, status, 0)) {
 	case SROCE_CQ_EVENT:
 		sroce_cq_notify(qp->sq.cq);
 		break;
@@ -238,7 +237,7 @@ void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_e
 	/* in SQE it would go on */
 	if (posted == SROCE_CQ_FULL)
 		sroce_qp_error_locked(qp);
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 	if (posted == SROCE_CQ_EVENT)
 		sroce_cq_notify(qp->sq.cq);
 }

@@ -546,7 +546,7 @@ static void ack_unsaid(struct sroce_qp *qp, u8 syndrome)
 		rq->nak_sent = false;
 		rq->not_ready = false;
 	}
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 }
 
 static bool resp_blocked(struct sroce_qp *qp)
@@ -606,7 +606,7 @@ static bool resp_refused(struct sroce_qp *qp, struct sroce_res *slot,
 	/* with a gap in it, the rest is of no use to most */
 	else if (rq->num_res && slot->owed && same_place(slot, after))
 		res_over(rq, slot);
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 	if (lost)
 		return false;
 	resp_backoff(qp, now);
@@ -632,7 +632,7 @@ static bool ack_refused(struct sroce_qp *qp, u8 syndrome, u32 psn)
 		rq->respond = true;
 		rq->syndrome = syndrome;
 	}
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 	resp_backoff(qp, now);
 	return true;
 }
@@ -668,7 +668,7 @@ static bool give_res(struct sroce_qp *qp, struct sroce_res *slot, struct sroce_r
 	spin_lock_bh(&rq->lock);
 	counts = res_done(qp, slot, &before, res, result);
 	after = *slot;
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 	err = sroce_burst_send(b);
 	if (unlikely(err)) {
 		sroce_qp_count(qp, TX_DROPPED);
@@ -947,6 +947,6 @@ void sroce_resp_fault_done(struct sroce_qp *qp, int err)
 	spin_lock_bh(&qp->rq.lock);
 	qp->rq.resp_fault.err = err;
 	WRITE_ONCE(qp->rq.resp_fault.active, false);
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 	sroce_resp_run(qp);
 }

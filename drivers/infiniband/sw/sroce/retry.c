@@ -95,14 +95,13 @@ void sroce_retry_go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome, bool cou
 /**
  * sroce_retry_nak - a peer that keeps nothing lacks the packet at @psn_una
  * @qp: queue pair; the caller owns its send side
- * @syndrome: AETH syndrome of the NAK
  *
  * On a network that reorders, each packet that comes early makes a NAK, and
  * going back for each would send a window of copies for every one: more than
  * any queue takes. Within a round trip of the last time, the packet is under
  * way again already; if it is still missing after that, we go back.
  */
-void sroce_retry_nak(struct sroce_qp *qp, u8 syndrome)
+void sroce_retry_nak(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	const ktime_t now = ktime_get();
@@ -112,7 +111,7 @@ void sroce_retry_nak(struct sroce_qp *qp, u8 syndrome)
 	if (ktime_compare(now, due) < 0)
 		sq->nak_due = due;
 	else
-		sroce_retry_go_back(qp, now, syndrome, true);
+		sroce_retry_go_back(qp, now, WIRE_AETH_NAK | WIRE_NAK_PSN_SEQ, true);
 }
 
 /**

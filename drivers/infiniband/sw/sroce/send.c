@@ -131,15 +131,24 @@ static enum send_result send_wrong(struct sroce_swqe *swqe, enum ib_wc_status st
 	return SEND_STOP;
 }
 
-/* The list's memory is not there: have it brought. */
-static enum send_result send_fault(struct sroce_qp *qp, struct sroce_swqe *swqe,
-				   const struct sroce_sge *sge, u32 off)
+/**
+ * sroce_send_fault - memory of a request's list is not there: have it brought
+ * @qp: queue pair; the caller owns its send side
+ * @sge: entry of the list
+ * @off: bytes into it
+ * @write: to be read into, not sent from
+ *
+ * Return: false if it can't be.
+ */
+bool sroce_send_fault(struct sroce_qp *qp, const struct sroce_sge *sge, u32 off, bool write)
 {
-	if (sroce_fault_refused(&qp->sq.fault, sge->lkey, sge->addr + off, false))
-		return send_wrong(swqe, IB_WC_LOC_PROT_ERR);
-	sroce_fault_start(&qp->sq.fault, qp->sq.pd, NULL, sge->lkey, sge->addr + off,
-			  sge->length - off, false);
-	return SEND_STOP;
+	struct sroce_fault *fault = &qp->sq.fault;
+
+	if (sroce_fault_refused(fault, sge->lkey, sge->addr + off, write))
+		return false;
+	sroce_fault_start(fault, qp->sq.pd, NULL, sge->lkey, sge->addr + off, sge->length - off,
+			  write);
+	return true;
 }
 
 static enum send_result copy_sges(struct sroce_qp *qp, u8 *to, u32 len)
@@ -165,7 +174,8 @@ static enum send_result copy_sges(struct sroce_qp *qp, u8 *to, u32 len)
 			return send_wrong(swqe, IB_WC_LOC_PROT_ERR);
 		from = sroce_mr_span(mr, addr, &n, false);
 		if (!from)
-			return send_fault(qp, swqe, sge, off);
+			return sroce_send_fault(qp, sge, off, false) ?
+				SEND_STOP : send_wrong(swqe, IB_WC_LOC_PROT_ERR);
 		if (unlikely(sq->fault.err))
 			sroce_fault_forget(&sq->fault, sge->lkey, addr, n, false);
 		sroce_copy(to, from, n);
@@ -347,7 +357,7 @@ static void send_refused(struct send_turn *turn)
  * Send the burst that has been collected. One that the local queue refuses was never sent: its PSNs
  * are still to be used. Unreliable packets are complete once the stack has them.
  */
-static enum send_result send_flush(struct send_turn *turn)
+static enum send_result send_burst(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;
 	int err;
@@ -415,7 +425,7 @@ static enum send_result send_start(struct send_turn *turn)
 	if (qp->transport == WIRE_UD) {
 		if (turn->started && turn->av->num == ah)
 			return SENT;
-		res = send_flush(turn);
+		res = send_burst(turn);
 		if (res != SENT)
 			return res;
 		if (turn->av && turn->av->num != ah) {
@@ -692,7 +702,7 @@ static enum send_result send_room(struct send_turn *turn, u32 len)
 
 	if (res != SENT || sroce_burst_fits(&turn->burst, len))
 		return res;
-	res = send_flush(turn);
+	res = send_burst(turn);
 	return res == SENT ? send_start(turn) : res;
 }
 
@@ -772,7 +782,7 @@ static enum send_result send_local(struct send_turn *turn)
 	}
 	if (wqe->opcode == IB_UVERBS_WR_LOCAL_INV && keys_in_use(sq)) {
 		ask_late(turn);
-		res = send_flush(turn);
+		res = send_burst(turn);
 		if (res != SENT)
 			return res;
 		if (keys_in_use(sq))
@@ -836,7 +846,7 @@ static enum send_result send_frame(struct send_turn *turn)
 		sroce_qp_count(qp, TX_RAW);
 	}
 	next_request(sq);
-	sroce_send_complete(qp, IB_WC_SUCCESS, 0);
+	sroce_send_complete(qp, IB_WC_SUCCESS);
 	return SENT;
 }
 
@@ -884,6 +894,19 @@ static bool may_begin(struct sroce_qp *qp)
 	return sq->num_rd < qp->attr.max_rd_atomic && (!sq->num_rd || read_window_open(qp));
 }
 
+/*
+ * The next request is wrong. Errors are in order, too: all before it come first, and in SQD nothing
+ * begins.
+ */
+static void fail_next(struct sroce_qp *qp)
+{
+	const struct sroce_sq *sq = &qp->sq;
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+
+	if (sq->nxt == sq->una && (swqe->sent || READ_ONCE(qp->state) != IB_QPS_SQD))
+		sroce_send_fail(qp, swqe->status, 0);
+}
+
 /* The next request to send from, if it may be sent from now. */
 static bool send_ready(struct send_turn *turn)
 {
@@ -905,9 +928,7 @@ static bool send_ready(struct send_turn *turn)
 		/* it was right when it was fetched, but SQD has taken the resources away */
 		swqe->status = IB_WC_LOC_QP_OP_ERR;
 	if (swqe->status) {
-		/* errors are in order, too: all before it come first, and in SQD nothing begins */
-		if (sq->nxt == sq->una && (swqe->sent || !sqd))
-			sroce_send_fail(qp, swqe->status, 0);
+		fail_next(qp);
 		return false;
 	}
 	return swqe->sent || may_begin(qp);
@@ -1038,7 +1059,7 @@ static enum send_result repair_one(struct send_turn *turn)
 
 	sroce_send_seek(qp, sq->repair.psn);
 	res = send_alone(turn, place.psn_nxt, &end);
-	flushed = send_flush(turn);
+	flushed = send_burst(turn);
 	if (!place_restore(sq, &place))
 		return SENT;
 	/* refused, some of it or all, or not even written: it is still to be sent */
@@ -1160,7 +1181,7 @@ static enum send_result sweep_request(struct send_turn *turn, u32 psn_nxt)
 	turn->request = true;
 	res = sweep_gap(turn, &sweep->request);
 	/* by itself: it is behind the gaps */
-	if (send_flush(turn) != SENT)
+	if (send_burst(turn) != SENT)
 		res = SEND_BACK;
 	swept_gap(sq, &sweep->request, ktime_get());
 	turn->request = false;
@@ -1186,7 +1207,7 @@ static u32 sweep_gaps(struct send_turn *turn, u32 psn_nxt, enum send_result *res
 		}
 	}
 	/* psn_nxt goes back to what has not left */
-	if (send_flush(turn) != SENT)
+	if (send_burst(turn) != SENT)
 		*res = SEND_BACK;
 	return i;
 }
@@ -1294,16 +1315,16 @@ static void send_packets(struct send_turn *turn)
 		turn->budget += later;
 	ask_late(turn);
 	if (res != SEND_BACK)
-		res = send_flush(turn);
+		res = send_burst(turn);
 	count_left(turn);
 	if (turn->av)
 		sroce_av_put(turn->av);
 	turn->av = NULL;
 	if (res == SEND_BACK)
 		sroce_retry_backoff(qp);
-	/* a request that was found wrong may be the oldest */
-	else if (sq->nxt != sq->fetched && sq_wqe(sq, sq->nxt)->status)
-		send_ready(turn);
+	/* a request that was found wrong may be the oldest by now */
+	else if (!sq->fault.active && sq->nxt != sq->fetched && sq_wqe(sq, sq->nxt)->status)
+		fail_next(qp);
 }
 
 /* ERR: all that is posted ends, in order, once (10.3.1, WR_FLUSH_ERR). */
@@ -1318,7 +1339,7 @@ static void send_flush_all(struct send_turn *turn)
 	sq->refusals = 0;
 	while (turn->budget && (sq->una != sq->fetched || sroce_sq_fetch(qp))) {
 		turn->budget--;
-		sroce_send_complete(qp, IB_WC_WR_FLUSH_ERR, 0);
+		sroce_send_complete(qp, IB_WC_WR_FLUSH_ERR);
 	}
 	sq->nxt = sq->una;
 	/* the next after SQE starts at its own list's start */
@@ -1329,7 +1350,7 @@ static void send_flush_all(struct send_turn *turn)
 	/* the buffers of its tags have been in use until now */
 	spin_lock_bh(&qp->rq.lock);
 	sroce_qp_last_wqe(qp);
-	sroce_qp_unlock(qp);
+	sroce_rq_unlock(&qp->rq);
 }
 
 /**

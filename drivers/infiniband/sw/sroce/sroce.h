@@ -385,7 +385,7 @@ struct sroce_xrcd {
 };
 
 /**
- * struct sroce_mapping - memory of a ring, and the key to its mapping
+ * struct sroce_mapping - memory of a ring, or of a device's, and the key to its mapping
  * @rdma_entry: the core's; mmap() holds a reference while it works
  * @addr: the memory, from __vmalloc()
  */
@@ -429,21 +429,16 @@ struct sroce_task {
 	atomic_t state;
 };
 
-/* What the timer has for the task of a context's doorbells: bits of sroce_bells.flags */
-enum sroce_bells_flag {
-	SROCE_BELLS_LATE,	/* it has fired */
-};
-
 /**
  * struct sroce_bells - the doorbells of a context: a ring of queue pair numbers
  * @q: the ring; with SROCE_RING_LINGER the program puts doorbells off
  * @task: sees to what is in it, when the program does not
  * @timer: when that is
- * @flags: enum sroce_bells_flag
  * @ringing: calls that are seeing to it right now
  * @lock: for what follows
  * @cons: the kernel's own index: what stands in the ring is for show
  * @ends: the context goes
+ * @late: the timer has fired: for @task to judge
  * @stream: while it lingers, the timer runs, or @task starts it
  * @doubts: how often in a row the program neither came by nor polled
  * @due: until when the program may put doorbells off
@@ -454,11 +449,11 @@ struct sroce_bells {
 	struct sroce_queue q;
 	struct sroce_task task;
 	struct hrtimer timer;
-	unsigned long flags;
 	atomic_t ringing;
 	spinlock_t lock;
 	u32 cons;
 	bool ends;
+	bool late;
 	u8 doubts;
 	struct sroce_stream stream;
 	ktime_t due;
@@ -727,7 +722,7 @@ struct sroce_rx {
  * @tail: of the first, the last packet of the run
  * @charge: bytes charged for this packet and for those of the same skb that follow it
  * @since: when it came, in jiffies
- * @rx: the packet; its skb is held if there is a payload
+ * @rx: the packet; its skb is held, if it has one: headers are here
  */
 struct sroce_late {
 	union {
@@ -776,7 +771,7 @@ struct sroce_kept {
 
 /**
  * struct sroce_fault - memory that a side needs paged in before it can go on
- * @active: from sroce_fault_start() until @done returns
+ * @active: from sroce_fault_start() until the side has taken @done's outcome
  * @err: outcome of the last paging, for the next try at the same address: 0 or an errno
  * @work: pages it in
  * @qp: the side's queue pair; its number is in use as long as @active
@@ -808,7 +803,7 @@ struct sroce_fault {
  */
 #define SROCE_SEND_WINDOW	(256U << 10)
 
-/* With PREEMPT_RT, microseconds that who wants to change a queue pair sleeps while others are at it */
+/* Microseconds to sleep while others are at it: who ends a task, with PREEMPT_RT who changes a queue pair */
 #define SROCE_TURN_US		50
 
 /*
@@ -1922,6 +1917,7 @@ void sroce_key_publish(struct sroce_mr *mr, u32 key);
 void sroce_key_revoke(struct sroce_mr *mr);
 int sroce_key_invalidate(struct sroce_qp *qp, struct ib_pd *pd, u32 rkey, bool remote);
 int sroce_mem_linear(struct sroce_mem *mem, void *addr, u64 offset);
+void sroce_mem_release(struct sroce_mem *mem);
 bool sroce_mr_suits(u64 iova, u64 length);
 struct ib_mr *sroce_mr_create(struct ib_pd *pd, const struct sroce_mem *mem, u64 iova,
 			      u64 length, int access);
@@ -2104,7 +2100,8 @@ void sroce_qp_error(struct sroce_qp *qp);
 bool sroce_qp_send_error(struct sroce_qp *qp);
 void sroce_qp_last_wqe(struct sroce_qp *qp);
 void sroce_qp_error_locked(struct sroce_qp *qp);
-void sroce_qp_unlock(struct sroce_qp *qp) __releases(&qp->rq.lock);
+void sroce_rq_unlock(struct sroce_rq *rq) __releases(&rq->lock);
+void sroce_ring_reset(struct sroce_queue *q);
 void sroce_qp_kick(struct sroce_qp *qp);
 void sroce_qp_each(struct sroce_dev *sdev, void (*what)(struct sroce_qp *qp));
 void sroce_qp_gone_all(struct sroce_dev *sdev);
@@ -2141,7 +2138,7 @@ void sroce_doorbell_rest(struct sroce_qp *qp);
 void sroce_doorbell_late(struct sroce_qp *qp);
 
 /* request.c */
-void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err);
+void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status);
 void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_err);
 u32 sroce_send_whole(const struct sroce_sq *sq);
 u32 sroce_send_lost(const struct sroce_sq *sq, u32 *at, u32 psn, u32 num, bool implied);
@@ -2156,6 +2153,7 @@ void sroce_send_release(struct sroce_qp *qp);
 void sroce_send_answered(struct sroce_qp *qp);
 void sroce_send_task(struct sroce_task *task);
 void sroce_send_seek(struct sroce_qp *qp, u32 psn);
+bool sroce_send_fault(struct sroce_qp *qp, const struct sroce_sge *sge, u32 off, bool write);
 bool sroce_send_try_claim(struct sroce_qp *qp);
 struct sroce_mr *sroce_send_mr(struct sroce_qp *qp, u32 lkey);
 void sroce_send_mr_put(struct sroce_qp *qp);
@@ -2242,11 +2240,12 @@ static inline void sroce_rx_copy(struct sroce_rx_pos *pos, void *to, u32 len)
 void sroce_recv_packet(struct sroce_qp *qp, struct sroce_rx *rx);
 u8 sroce_recv_expects(const struct sroce_qp *qp);
 bool sroce_recv_middle(struct sroce_qp *qp, const u8 *payload, bool ackreq);
-void sroce_recv_end(struct sroce_qp *qp) __releases(&qp->rq.lock);
+void sroce_recv_end(struct sroce_qp *qp) __releases(&rq->lock);
 void sroce_recv_fault_done(struct sroce_qp *qp, int err);
 void sroce_recv_flush(struct sroce_qp *qp);
 void sroce_recv_reset(struct sroce_qp *qp);
 int sroce_recv_fetch(struct sroce_rq *rq);
+void sroce_recv_list_start(struct sroce_rq *rq);
 bool sroce_recv_fits(const struct sroce_recv_wqe *wqe, u32 len);
 
 /* resp.c */
@@ -2272,6 +2271,7 @@ void sroce_ack_before(struct sroce_qp *qp, u32 psn);
 
 /* late.c */
 void sroce_late_hold(struct sk_buff *skb);
+struct sroce_late *sroce_late_alloc(const struct sroce_rx *rx);
 struct sroce_late *sroce_late_add(struct list_head *list, u32 *num, u32 max, struct sroce_rx *rx);
 void sroce_late_free(struct sroce_late *late);
 void sroce_late_purge(struct list_head *list, u32 *num);
@@ -2390,7 +2390,7 @@ void sroce_retry_smooth(u64 *mean, u64 *off, u64 ns);
 void sroce_retry_acked(struct sroce_qp *qp);
 void sroce_retry_arrived(struct sroce_qp *qp);
 void sroce_retry_rnr(struct sroce_qp *qp, u8 code);
-void sroce_retry_nak(struct sroce_qp *qp, u8 syndrome);
+void sroce_retry_nak(struct sroce_qp *qp);
 void sroce_retry_time(struct sroce_qp *qp, u32 psn);
 void sroce_retry_backoff(struct sroce_qp *qp);
 void sroce_retry_arm(struct sroce_qp *qp);
@@ -2399,7 +2399,7 @@ void sroce_retry_reset(struct sroce_qp *qp);
 void sroce_retry_go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome, bool counts);
 
 /* repair.c */
-void sroce_repair_nak(struct sroce_qp *qp, u8 syndrome);
+void sroce_repair_nak(struct sroce_qp *qp, bool told);
 void sroce_repair_oldest(struct sroce_qp *qp);
 void sroce_repair_told(struct sroce_qp *qp, bool alone);
 void sroce_repair_missing(struct sroce_sq *sq, ktime_t now);

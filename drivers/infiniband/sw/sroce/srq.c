@@ -101,8 +101,7 @@ struct sroce_srq *sroce_srq_get(const struct sroce_qp *qp, u32 srqn)
 	if (num && refcount_inc_not_zero(&num->users))
 		srq = num->srq;
 	rcu_read_unlock();
-	if (srq && (srq->ibsrq.srq_type != IB_SRQT_XRC ||
-		    srq->ibsrq.ext.xrc.xrcd != qp->ibqp.xrcd)) {
+	if (srq && srq->ibsrq.ext.xrc.xrcd != qp->ibqp.xrcd) {
 		sroce_srq_put(srq);
 		srq = NULL;
 	}

@@ -96,11 +96,11 @@ void sroce_disassociate_ucontext(struct ib_ucontext *ibuc)
 }
 
 /**
- * sroce_mmap - ib_device_ops: map a ring into the process
+ * sroce_mmap - ib_device_ops: map a ring, or device memory, into the process
  * @ibuc: its context
- * @vma: at the offset that a struct sroce_ring_map gave
+ * @vma: at the offset that a struct sroce_ring_map or sroce_dm_query_resp gave
  *
- * Return: 0, or -EINVAL if there is no such ring or its size is another.
+ * Return: 0, or -EINVAL if there is no such memory or its size is another.
  */
 int sroce_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
 {
@@ -120,7 +120,7 @@ int sroce_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
 }
 
 /**
- * sroce_mmap_free - ib_device_ops: nobody can map this ring any more
+ * sroce_mmap_free - ib_device_ops: nobody can map this memory any more
  * @entry: its mapping
  */
 void sroce_mmap_free(struct rdma_user_mmap_entry *entry)

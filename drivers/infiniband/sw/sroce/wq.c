@@ -28,17 +28,6 @@ static void wq_unuse(struct sroce_wq *wq)
 		complete(&wq->idle);
 }
 
-static void wq_unlock(struct sroce_wq *wq)
-	__releases(&wq->rq.lock)
-{
-	struct sroce_cq *notify = wq->rq.notify;
-
-	wq->rq.notify = NULL;
-	spin_unlock_bh(&wq->rq.lock);
-	if (notify)
-		sroce_cq_notify(notify);
-}
-
 static void wq_event(struct sroce_wq *wq)
 {
 	struct ib_event event = {
@@ -83,7 +72,7 @@ void sroce_wq_recv(struct sroce_wq *wq, struct sroce_qp *qp, const struct sroce_
 		wq_event(wq);
 		wq_error(wq);
 	}
-	wq_unlock(wq);
+	sroce_rq_unlock(&wq->rq);
 }
 
 /**
@@ -110,7 +99,7 @@ int sroce_wq_doorbell(struct ib_ucontext *ibuc, u32 num)
 	spin_lock_bh(&wq->rq.lock);
 	if (wq->ibwq.state == IB_WQS_ERR)
 		wq_error(wq);
-	wq_unlock(wq);
+	sroce_rq_unlock(&wq->rq);
 	wq_unuse(wq);
 	return 0;
 }
@@ -134,7 +123,7 @@ void sroce_wq_fatal_all(struct sroce_dev *sdev)
 		spin_lock_bh(&wq->rq.lock);
 		if (wq->ibwq.state == IB_WQS_RDY)
 			wq_error(wq);
-		wq_unlock(wq);
+		sroce_rq_unlock(&wq->rq);
 		cond_resched();
 		rcu_read_lock();
 		wq_unuse(wq);
@@ -262,15 +251,11 @@ err_count:
 /* As in a new queue. The lock is held. */
 static void wq_reset(struct sroce_wq *wq)
 {
-	struct sroce_ring *ring = wq->rq.q.ring;
-
 	wq->ibwq.state = IB_WQS_RESET;
 	wq->rq.cons = 0;
 	wq->rq.has_wqe = false;
 	wq->rq.broken = false;
-	WRITE_ONCE(ring->prod, 0);
-	WRITE_ONCE(ring->cons, 0);
-	WRITE_ONCE(ring->flags, 0);
+	sroce_ring_reset(&wq->rq.q);
 }
 
 static int wq_set_state(struct sroce_wq *wq, const struct ib_wq_attr *attr, u32 mask)
@@ -319,7 +304,7 @@ int sroce_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
 		err = wq_set_state(wq, attr, mask);
 	if (!err && mask & IB_WQ_FLAGS && attr->flags_mask)
 		wq->strip_vlan = attr->flags & IB_WQ_FLAGS_CVLAN_STRIPPING;
-	wq_unlock(wq);
+	sroce_rq_unlock(&wq->rq);
 	if (!err && mask & IB_WQ_STATE && attr->wq_state == IB_WQS_RESET)
 		sroce_cq_shrinks(to_scq(ibwq->cq));
 	return err;

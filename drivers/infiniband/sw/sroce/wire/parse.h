@@ -20,14 +20,14 @@ enum wire_verdict {
  * @opcode: BTH opcode
  * @solicited: BTH solicited event
  * @ackreq: BTH acknowledge request
- * @becn: BTH backward congestion notification
+ * @becn: BTH backward congestion notification, of which a CNP says no more than its opcode does
  * @pad: bytes of padding behind the payload
  * @pkey: partition key
  * @qpn: destination queue pair
  * @psn: packet sequence number
  * @payload_len: bytes of payload
  * @syndrome: AETH
- * @msn: AETH message sequence number
+ * @msn: AETH message sequence number, which no requester here needs: PSNs tell
  * @imm: ImmDt in network order, as it lies on the wire
  * @ieth_rkey: IETH: the key to invalidate
  * @va: RETH, AtomicETH virtual address

@@ -63,7 +63,7 @@
 #define WIRE_FETH_LEVEL_MR	0x10
 #define WIRE_FETH_MASK		0x13
 
-/* AETH syndrome, 9.7.5.1.1 table 46: two bits of kind, five of value */
+/* AETH syndrome, 9.7.5.1.1 table 46: two bits of kind, below a reserved one, five of value */
 #define WIRE_AETH_KIND_MASK	0xe0
 #define WIRE_AETH_VALUE_MASK	0x1f
 #define WIRE_AETH_ACK		0x00
