@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "../../include/uapi/rdma/sroce-abi.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -1187,19 +1188,31 @@ static void get_stuck(const uint8_t *mem, uint32_t rkey)
 	sleep_ms(200);
 }
 
-/* Packets that wait for memory are their queue pair's, which is there as long as they are. */
+/*
+ * Packets that wait for memory are their queue pair's, which is there as long as they are. It is in
+ * RESET meanwhile: if its netdev goes, it has no route any more that could be of a namespace that has
+ * ended before.
+ */
 static void destroys(void)
 {
 	static int (* const does[])(void) = { destroy_aside, destroy_stuck };
+	enum { RECVS = 13 };
+	struct sroce_ring *ring;
 	struct ibv_mr *mr;
 	struct helper h;
 	uint8_t *mem;
 	int fd, other, early, late;
+	bool reset;
 
 	fd = frozen_memory(2 * MTU, &mem, &mr);
 	if (fd < 0)
 		return;
+	ring_before();
 	up(&stuck, MTU);
+	for (int i = 0; i < RECVS; i++)
+		if (pair_recv(&stuck, 1, i, 0, MTU))
+			die("post_recv");
+	ring = ring_at(RECVS);
 	up(&aside, MTU);
 	h = helper_start(does, 2);
 	freeze(fd, true);
@@ -1208,11 +1221,14 @@ static void destroys(void)
 	other = helper_said(&h, PATIENCE);
 	helper_go(&h);
 	early = helper_said(&h, A_WHILE);
+	/* that is what a program sees of it */
+	reset = !__atomic_load_n(&ring->prod, __ATOMIC_ACQUIRE);
 	/* whatever came of it, or nobody could undo what waits */
 	freeze(fd, false);
 	late = early < 0 ? helper_said(&h, PATIENCE) : early;
 	is(other, 0, "another queue pair is destroyed");
 	is(early, -1, "one whose memory does not come is not yet");
+	ok(reset, "but it is in RESET");
 	is(late, 0, "memory comes: it is");
 	helper_end(&h);
 	stuck.qp[1] = NULL;

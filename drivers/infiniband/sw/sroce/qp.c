@@ -1170,12 +1170,20 @@ int sroce_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	return 0;
 }
 
+static void to_reset(struct sroce_qp *qp)
+{
+	sroce_resp_settle(qp);
+	claim_both(qp);
+	set_state(qp, IB_QPS_RESET);
+	release_both(qp);
+}
+
 /**
  * sroce_destroy_qp - ib_device_ops: end a queue pair
  * @ibqp: the queue pair
  * @udata: no driver data
  *
- * First its number goes, then who uses it, then what could wake it. skbs that
+ * First what it sends with, then its number, then who uses that, then what could wake it. skbs that
  * the stack still has keep the number's memory and nothing else.
  *
  * Return: 0.
@@ -1187,13 +1195,15 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct sroce_qpn *num = qp->num;
 
 	gsi_unregister(qp);
+	/*
+	 * In RESET, no turn does anything or arms the timer. While memory is brought for it, which may
+	 * take for ever, its netdev may go (sroce_qp_gone_all()), and the namespace that its routes
+	 * are of: they are let go as long as it can be found, or before anybody waits.
+	 */
+	to_reset(qp);
 	qpn_retire(num);
-
-	sroce_resp_settle(qp);
-	/* in RESET, no turn does anything or arms the timer */
-	claim_both(qp);
-	set_state(qp, IB_QPS_RESET);
-	release_both(qp);
+	/* what has come to wait for that memory meanwhile */
+	to_reset(qp);
 	hrtimer_cancel(&qp->sq.timer);
 	hrtimer_cancel(&qp->sq.linger);
 	timer_delete_sync(&qp->sq.watch);
