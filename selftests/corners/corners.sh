@@ -25,7 +25,7 @@ probe sch_tbf
 probe sch_prio
 probe sch_netem
 for t in "answers:tbf rate 5mbit burst 70k limit 4m" "little_room:tbf rate 5mbit burst 70k limit 100k" \
-	"little_room_write:tbf rate 5mbit burst 70k limit 100k" \
+	"little_room_write:tbf rate 5mbit burst 70k limit 100k" "rounded:tbf rate 5mbit burst 70k limit 4m" \
 	"read_ended:tbf rate 8mbit burst 100k limit 8m" priority:prio; do
 	if tc -n a qdisc add dev v0 root ${t#*:} 2>/dev/null; then
 		tc -n a qdisc del dev v0 root

@@ -834,6 +834,42 @@ static void read_named(void)
 	close(fd);
 }
 
+/*
+ * Others round what their programs say up to a power of two, of READs that they have under way. They
+ * are told the same number as we are, and that must not be one READ too many. The first one's response
+ * has no room, so that none is done with.
+ */
+static void rounded(void)
+{
+	enum { LEN = 4 << 20, SAID = 3, ROOM = 4 };
+	const struct pair_opts o = { .sq = 8, .rq = 1, .sge = 1, .buf = LEN, .access = IBV_ACCESS_REMOTE_READ };
+	const int fd = forger_on("a");
+	long long come, refused;
+	struct pair p;
+
+	pair_create(&p, &ea, &eb, &o);
+	p.conn.mtu = IBV_MTU_1024;
+	p.conn.rd_atomic = SAID;
+	pair_connect(&p);
+	command("tc -n b qdisc add dev v1 root tbf rate 5mbit burst 70k limit 4m");
+	refused = hw_counter(&eb, "sent_err_nak");
+	for (int i = 0; i <= ROOM; i++) {
+		if (i == ROOM) {
+			is(hw_counter(&eb, "sent_err_nak") - refused, 0, "READs at once, %d said: %d", SAID, ROOM);
+			is_state(p.qp[1], IBV_QPS_RTS, "the responder");
+		}
+		come = hw_counter(&eb, "rx_read_requests");
+		forge_read(fd, &p, p.psn[0] + i * (LEN / 1024), p.buf[1], p.mr[1]->rkey, LEN);
+		if (i < ROOM)
+			wait_counter(&eb, "rx_read_requests", come);
+	}
+	is_state(p.qp[1], IBV_QPS_ERR, "one more: the responder");
+	is(hw_counter(&eb, "sent_err_nak") - refused, 1, "it is refused");
+	command("tc -n b qdisc del dev v1 root");
+	pair_destroy(&p);
+	close(fd);
+}
+
 /* Its own requests fill the device's queue, for as long as it likes: its peer's are answered. */
 static void answers(void)
 {
@@ -1233,6 +1269,7 @@ static const struct test tests[] = {
 	TEST(little_room_write),
 	TEST(read_denied),
 	TEST(read_ended),
+	TEST(rounded),
 	TEST(priority),
 	TEST(last_word),
 	TEST(ud_nowhere),

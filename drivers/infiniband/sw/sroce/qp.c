@@ -978,6 +978,15 @@ static struct sroce_res *set_resources(struct sroce_qp *qp, struct sroce_res *re
 	return res;
 }
 
+/*
+ * A power of two, as others have it: who was told 10 by its program, as we were by ours, has up to
+ * 16 READs under way (mlx5's and mlx4's log_sra_max, rdma_rxe), and none of these is one too many.
+ */
+static u32 resources(u8 max_dest_rd_atomic)
+{
+	return max_dest_rd_atomic ? roundup_pow_of_two(max_dest_rd_atomic) : 0;
+}
+
 static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	enum ib_qp_state cur = READ_ONCE(qp->state);
@@ -985,7 +994,7 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 	struct sroce_res *res = NULL;
 	struct sroce_path path;
 	enum ib_mtu path_mtu;
-	u32 port_mtu;
+	u32 port_mtu, num_res;
 	int err;
 
 	if (mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur)
@@ -1006,8 +1015,9 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 			return -EINVAL;
 	}
 
-	if (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic) {
-		res = kvcalloc(attr->max_dest_rd_atomic, sizeof(*res), GFP_KERNEL_ACCOUNT);
+	num_res = mask & IB_QP_MAX_DEST_RD_ATOMIC ? resources(attr->max_dest_rd_atomic) : 0;
+	if (num_res) {
+		res = kvcalloc(num_res, sizeof(*res), GFP_KERNEL_ACCOUNT);
 		if (!res)
 			return -ENOMEM;
 	}
@@ -1028,7 +1038,7 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 			WRITE_ONCE(qp->mtu, port_mtu);
 		apply_attr(qp, attr, mask, &path);
 		if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
-			res = set_resources(qp, res, attr->max_dest_rd_atomic);
+			res = set_resources(qp, res, num_res);
 		if (mask & IB_QP_STATE)
 			set_state(qp, next);
 	} else {
