@@ -687,6 +687,7 @@ static void cq_hostile(void)
 	is(ibv_resize_cq(cq, 64), EINVAL, "a scribbled ring is not resized");
 	way_send(&w, IBV_SEND_SIGNALED);
 	event_is(&ea, IBV_EVENT_CQ_ERR, cq, "the next completion is the queue's error");
+	event_is(&ea, IBV_EVENT_QP_FATAL, w.p.qp[0], "and its queue pair's");
 	ok(!event_wait(&ea, &ev, 0.3), "said once");
 	ok(qp_state(w.p.qp[0]) == IBV_QPS_ERR, "its queue pair is in ERR");
 	is(ibv_resize_cq(cq, 64), EINVAL, "nor is one that has overflown");

@@ -617,6 +617,7 @@ static void cq_overrun(void)
 	while (!found && event_wait(&ea, &ev, 5))
 		found = ev.event_type == IBV_EVENT_CQ_ERR && ev.element.cq == cq;
 	ok(found, "one more: CQ_ERR");
+	event_is(&ea, IBV_EVENT_QP_FATAL, p.qp[0], "its queue pair's event");
 	is_state(p.qp[0], IBV_QPS_ERR, "its queue pair");
 out:
 	pair_destroy(&p);

@@ -1191,6 +1191,7 @@ static void test_overrun(void)
 	is(op_post(&m, &wr) || op_post(&m, &sync), 0, "operations that fill the completion queue");
 	eager(&m, 0, 1, 3000);
 	event_is(&eb, IBV_EVENT_CQ_ERR, ibv_cq_ex_to_cq(m.cq), "a match that can't be told");
+	event_is(&eb, IBV_EVENT_QP_FATAL, m.qp[1], "and its queue pair's event");
 	is_state(m.qp[1], IBV_QPS_ERR, "its queue pair");
 	ok(canary_check(at(&m, 1, 0), 5000) < 0, "and nothing is placed");
 	is(op_post(&m, &wr) || op_post(&m, &sync), 0, "operations still work");

@@ -330,6 +330,17 @@ static void cq_stamp(const struct sroce_cq *cq, struct sroce_cqe *cqe)
 }
 
 /**
+ * sroce_cq_overrun - has a completion found no room?
+ * @cq: the queue
+ *
+ * Return: true if so; none is added any more.
+ */
+bool sroce_cq_overrun(const struct sroce_cq *cq)
+{
+	return READ_ONCE(cq->overflown);
+}
+
+/**
  * sroce_cq_post - add a completion
  * @cq: the queue
  * @cqe: the completion
@@ -351,7 +362,7 @@ enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *
 	/* a consumer index that makes no sense reads as a full queue */
 	if (cq->overflown || cq->prod - READ_ONCE(ring->cons) > cq->q.mask) {
 		first = !cq->overflown;
-		cq->overflown = true;
+		WRITE_ONCE(cq->overflown, true);
 		spin_unlock_bh(&cq->lock);
 		if (first)
 			cq_overflow(cq);

@@ -260,6 +260,20 @@ void sroce_qp_error_locked(struct sroce_qp *qp)
 		sroce_recv_flush(qp);
 }
 
+/**
+ * sroce_qp_overrun - a completion has found no room, and nor will others: to ERR
+ * @qp: queue pair; its receive lock is held
+ *
+ * As sroce_qp_error_locked(), with an event: there is nothing else that the program could see.
+ */
+void sroce_qp_overrun(struct sroce_qp *qp)
+{
+	if (!enter_error(qp))
+		return;
+	sroce_qp_event(qp, IB_EVENT_QP_FATAL);
+	sroce_recv_flush(qp);
+}
+
 /*
  * Nothing is read for the peer any more, and what is behind a READ can't be said then. What has
  * been done is acknowledged still: its completion may be what the program ends for.

@@ -578,11 +578,10 @@ static void qp_recv(struct sroce_qp *qp, const struct sroce_frames *frames,
 		sroce_qp_count(qp, RX_WRONG_STATE);
 	else
 		failed = !sroce_sink_recv(&sink, frames, key, tag);
-	if (failed) {
-		if (qp->rq.broken)
-			sroce_qp_event(qp, IB_EVENT_QP_FATAL);
+	if (failed && (qp->rq.broken || sroce_cq_overrun(sink.cq)))
+		sroce_qp_overrun(qp);
+	else if (failed)
 		sroce_qp_error_locked(qp);
-	}
 	sroce_rq_unlock(&qp->rq);
 	/* the send queue is to be flushed as well */
 	if (failed)

@@ -2022,9 +2022,10 @@ int sroce_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 enum sroce_cq_result {
 	SROCE_CQ_QUIET,		/* added; nobody waits for it */
 	SROCE_CQ_EVENT,		/* added; sroce_cq_notify() is due */
-	SROCE_CQ_FULL,		/* lost: the queue pair has to go to ERR */
+	SROCE_CQ_FULL,		/* lost: sroce_qp_overrun() is due */
 };
 
+bool sroce_cq_overrun(const struct sroce_cq *cq);
 enum sroce_cq_result sroce_cq_post(struct sroce_cq *cq, const struct sroce_cqe *cqe,
 				   bool solicited);
 
@@ -2100,6 +2101,7 @@ void sroce_qp_error(struct sroce_qp *qp);
 bool sroce_qp_send_error(struct sroce_qp *qp);
 void sroce_qp_last_wqe(struct sroce_qp *qp);
 void sroce_qp_error_locked(struct sroce_qp *qp);
+void sroce_qp_overrun(struct sroce_qp *qp);
 void sroce_rq_unlock(struct sroce_rq *rq) __releases(&rq->lock);
 void sroce_ring_reset(struct sroce_queue *q);
 void sroce_qp_kick(struct sroce_qp *qp);
