@@ -1248,7 +1248,7 @@ static void strange_srq(void)
 	put_out(&k, V6);
 	is(answers(got, v.num), 1, "a middle for a stranger's queue is answered");
 	is(kind_of(&got[0]), NAK_INV, "by a NAK");
-	ok(cq_wait(v.cq, &wc, PATIENCE) && wc.status == IBV_WC_WR_FLUSH_ERR && !wc.wr_id &&
+	ok(cq_wait(v.cq, &wc, PATIENCE) && wc.status == IBV_WC_REM_INV_REQ_ERR && !wc.wr_id &&
 	   wc.qp_num == v.qp->qp_num, "and ends where it was taken");
 	ok(!ibv_poll_cq(cq, 1, &wc), "of which the stranger hears nothing");
 	v.posted = 0;

@@ -1293,7 +1293,7 @@ static void again(struct matcher *m, int fd, uint8_t opcode, const uint8_t *in_p
 		forge_pkt(fd, &p, 0, opcode, 0xfffff0, in_place, len);
 	while (qp_state(m->qp[1]) != IBV_QPS_ERR && now() < end);
 	is_state(m->qp[1], IBV_QPS_ERR, what);
-	told_is(m, 77, IBV_WC_WR_FLUSH_ERR, ANY, ANY, NULL, "the tag's request ends with it");
+	told_is(m, 77, IBV_WC_REM_INV_REQ_ERR, ANY, ANY, NULL, "the tag's request ends with it");
 	again_end(m);
 }
 

@@ -383,21 +383,24 @@ static void recv_spoilt(struct sroce_qp *qp, enum ib_wc_status status)
 /* The request violates the protocol or its rights, and the connection ends: 9.9.3.1 */
 static void recv_refuse(struct sroce_qp *qp, enum wire_nak nak)
 {
+	const bool access = nak == WIRE_NAK_REM_ACCESS;
+	const enum ib_wc_status status = access ? IB_WC_REM_ACCESS_ERR : IB_WC_REM_INV_REQ_ERR;
+
 	if (!qp_reliable(qp)) {
 		/* its requester can't be told, and nobody else is to blame */
 		sroce_qp_count(qp, RX_UNRELIABLE_DROPPED);
-		recv_spoilt(qp, nak == WIRE_NAK_REM_ACCESS ? IB_WC_REM_ACCESS_ERR :
-							     IB_WC_REM_INV_REQ_ERR);
+		recv_spoilt(qp, status);
 		qp->rq.op = SROCE_RECV_IDLE;
 		qp->rq.drop = true;
 		return;
 	}
 	sroce_qp_count(qp, SENT_ERR_NAK);
 	respond(qp, WIRE_AETH_NAK | nak);
-	/* a completion says it as well, if there will be one */
-	if (!qp->rq.has_wqe || taken_gone(qp))
-		sroce_qp_event(qp, nak == WIRE_NAK_REM_ACCESS ? IB_EVENT_QP_ACCESS_ERR :
-								IB_EVENT_QP_REQ_ERR);
+	/* a completion says it, if a receive request was taken: class C */
+	if (qp->rq.has_wqe && !taken_gone(qp))
+		recv_complete_err(qp, status);
+	else
+		sroce_qp_event(qp, access ? IB_EVENT_QP_ACCESS_ERR : IB_EVENT_QP_REQ_ERR);
 	sroce_qp_error_locked(qp);
 }
 
