@@ -8,8 +8,8 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts corners
-tests_of corners early bind_behind inv_behind read_hole send_hole srq_domain srq_gone srq_short endless late_read \
-	all_psns read_named ack_far_back last_word
+tests_of corners early bind_behind inv_behind read_hole send_hole srq_domain srq_gone srq_short begins_anew \
+	ud_longer endless late_read all_psns read_named ack_far_back last_word
 probe sch_ingress
 probe cls_matchall
 probe act_gact

@@ -239,6 +239,62 @@ static void srq_short(void)
 		die("destroy");
 }
 
+/* A peer has lost its place within a message, and starts it anew: the request that it took says so. */
+static void begins_anew(void)
+{
+	enum { SHORT = 256, SEND_FIRST = 0x00 };
+	const int fd = forger_on("a");
+	const struct pair_opts o = { .sq = 4, .rq = 4, .sge = 1, .buf = PAGE };
+	struct ibv_async_event ev;
+	struct pair p;
+
+	pair_create(&p, &ea, &eb, &o);
+	p.conn.mtu = IBV_MTU_256;
+	pair_connect(&p);
+	events_drop(&eb);
+	if (pair_recv(&p, 1, 1, 0, PAGE) || pair_recv(&p, 1, 2, 0, PAGE))
+		die("post_recv");
+	forge_pkt(fd, &p, 0, SEND_FIRST, p.psn[0], p.buf[0], SHORT);
+	forge_pkt(fd, &p, 0, SEND_FIRST, p.psn[0] + 1, p.buf[0], SHORT);
+	wc_is(p.rcq[1], 1, IBV_WC_REM_INV_REQ_ERR, NULL, "a message within another: its request");
+	wc_is(p.rcq[1], 2, IBV_WC_WR_FLUSH_ERR, NULL, "and the next one");
+	is_state(p.qp[1], IBV_QPS_ERR, "the queue pair that took it");
+	ok(!event_wait(&eb, &ev, 0.3), "there is no event besides");
+	pair_destroy(&p);
+	close(fd);
+}
+
+/* A port takes longer packets than when a datagram queue pair became ready. */
+static void ud_longer(void)
+{
+	struct ibv_ah *ah = ah_to(&ea, &eb.gid);
+	struct ud from, to;
+	struct ibv_wc wc;
+	char cmd[200];
+
+	ud_up(&from, &ea, QKEY, false);
+	ud_up(&to, &eb, QKEY, false);
+	command("ip -n a link set v0 mtu 9000; ip -n b link set v1 mtu 9000");
+	snprintf(cmd, sizeof(cmd), "timeout 60 sh -c "
+		 "'until rdma -dd resource show qp link %s/1 lqpn %u | grep -q \"mtu 4096\"; do sleep 0.1; done'",
+		 ea.name, from.qp->qp_num);
+	command(cmd);
+	ud_recv(&to, 0, 4096);
+	pattern_fill(from.buf + 8192, 9, 0, 4000);
+	if (ud_send(&from, false, ah, to.qp->qp_num, QKEY, 1,
+		    SGE(from.buf + 8192, 4000, from.mr->lkey), 1, 0, 0))
+		die("post_send");
+	wc_is(from.scq, 1, IBV_WC_SUCCESS, NULL, "a datagram of 4000 bytes, by a port that has grown");
+	wc_is(to.rcq, 0, IBV_WC_SUCCESS, &wc, "it arrives");
+	is(wc.byte_len, GRH + 4000, "its length");
+	is(pattern_check(to.buf + GRH, 9, 0, 4000), -1, "every byte");
+	command("ip -n a link set v0 mtu 1500; ip -n b link set v1 mtu 1500");
+	if (ibv_destroy_ah(ah))
+		die("destroy_ah");
+	ud_down(&from);
+	ud_down(&to);
+}
+
 /* UC: a message that fails halfway, and the next one, which has a list of its own. */
 static void send_hole(void)
 {
@@ -1257,6 +1313,8 @@ static const struct test tests[] = {
 	TEST(srq_domain),
 	TEST(srq_gone),
 	TEST(srq_short),
+	TEST(begins_anew),
+	TEST(ud_longer),
 	TEST(endless),
 	TEST(late_read),
 	TEST(all_psns),

@@ -78,13 +78,14 @@ static void gids_work(struct work_struct *work)
 	ib_device_put(&sdev->ibdev);
 }
 
-static void rate_work(struct work_struct *work)
+static void port_work(struct work_struct *work)
 {
-	struct sroce_dev *sdev = container_of(work, struct sroce_dev, rate_work);
+	struct sroce_dev *sdev = container_of(work, struct sroce_dev, port_work);
 	struct ib_port_attr attr;
 
 	/* the port notes its netdev's speed when it is asked for it */
 	ib_query_port(&sdev->ibdev, 1, &attr);
+	sroce_qp_mtu_all(sdev);
 	ib_device_put(&sdev->ibdev);
 }
 
@@ -121,7 +122,7 @@ static struct sroce_dev *dev_alloc(struct net *net, struct net_device *ndev)
 	INIT_LIST_HEAD(&sdev->net_entry);
 	INIT_LIST_HEAD(&sdev->flows.rules);
 	INIT_WORK(&sdev->gids_work, gids_work);
-	INIT_WORK(&sdev->rate_work, rate_work);
+	INIT_WORK(&sdev->port_work, port_work);
 	INIT_DELAYED_WORK(&sdev->kept_work, sroce_kept_work);
 	ratelimit_state_init(&sdev->refusals, DEFAULT_RATELIMIT_INTERVAL, REFUSALS_MAX);
 	ratelimit_set_flags(&sdev->refusals, RATELIMIT_MSG_ON_RELEASE);
@@ -286,7 +287,7 @@ int sroce_enable_driver(struct ib_device *ibdev)
 		WRITE_ONCE(sdev->gids_known, false);
 		/* addr_event() and the notifier did not find it */
 		follow_too(ibdev, &sdev->gids_work);
-		follow_too(ibdev, &sdev->rate_work);
+		follow_too(ibdev, &sdev->port_work);
 	} else {
 		netdev_gone(ibdev);
 		err = -ENODEV;
@@ -314,7 +315,7 @@ static int sroce_netdev_event(struct notifier_block *nb, unsigned long event, vo
 	case NETDEV_CHANGEMTU:
 		sroce_port_event(ibdev, ndev, event);
 		/* not from here: some events come with the netdev's own lock, which asking takes */
-		follow_too(ibdev, &to_sdev(ibdev)->rate_work);
+		follow_too(ibdev, &to_sdev(ibdev)->port_work);
 		if (!sroce_mcast_changed(to_sdev(ibdev), ndev))
 			break;
 		follow(ibdev, &to_sdev(ibdev)->mcast_work);

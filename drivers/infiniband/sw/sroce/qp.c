@@ -1023,6 +1023,12 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 				      mask & IB_QP_DEST_QPN ? attr->dest_qp_num : qp->dqpn);
 		if (err)
 			return err;
+		/*
+		 * Who says 106 means the DSCP, and not that acknowledgements are ECT, which are not
+		 * paced (RFC 3168, section 6.1.4): data packets are (sroce_burst_ect()).
+		 */
+		if (qp_reliable(qp))
+			path.tclass &= ~INET_ECN_MASK;
 		/* in SQD, the address changes alone, and may be one of another netdev */
 		path_mtu = mask & IB_QP_PATH_MTU ? attr->path_mtu : qp->attr.path_mtu;
 		if (path_mtu > sroce_path_mtu(&attr->ah_attr))

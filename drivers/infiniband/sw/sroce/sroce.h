@@ -255,7 +255,7 @@ struct sroce_pma {
  * @port_up: as the last port event said; netdev events only
  * @gone: its netdev is being unregistered: nothing may be sent any more
  * @speed: of its netdev, in Mb/s
- * @rate_work: asks for that when the netdev has changed; has a reference
+ * @port_work: asks for that, and the MTU, when the netdev has changed; has a reference
  * @stats: counters of each CPU
  * @keys: struct sroce_mr of regions and windows by the index part of their keys
  * @null_mr: what SROCE_NULL_LKEY stands for
@@ -301,7 +301,7 @@ struct sroce_dev {
 	bool port_up;
 	bool gone;
 	u32 speed;
-	struct work_struct rate_work;
+	struct work_struct port_work;
 	struct sroce_stats __percpu *stats;
 	struct rhashtable keys;
 	struct sroce_mr null_mr;
@@ -2107,6 +2107,7 @@ void sroce_ring_reset(struct sroce_queue *q);
 void sroce_qp_kick(struct sroce_qp *qp);
 void sroce_qp_each(struct sroce_dev *sdev, void (*what)(struct sroce_qp *qp));
 void sroce_qp_gone_all(struct sroce_dev *sdev);
+void sroce_qp_mtu_all(struct sroce_dev *sdev);
 void sroce_qp_fatal_all(struct sroce_dev *sdev);
 
 /* task.c */
