@@ -166,6 +166,10 @@ done
 seen run "rc, another class: every byte" xfer -n 60 -s 16K -o write --tclass 0x68
 classed "rc, requests" "$from_a and $request" 0x6a
 classed "rc, acknowledgements" "$from_b and $ack" 0x68
+# as many programs say it who mean DSCP 26
+seen run "rc, a class with ECT: every byte" xfer -n 60 -s 16K -o write --tclass 0x6a
+classed "rc, requests" "$from_a and $request" 0x6a
+classed "rc, acknowledgements" "$from_b and $ack" 0x68
 
 # One connection all the while: bytes in so many seconds
 sent() { # SECONDS

@@ -445,6 +445,26 @@ void sroce_qp_gone_all(struct sroce_dev *sdev)
 	sroce_qp_each(sdev, qp_gone);
 }
 
+static void qp_mtu(struct sroce_qp *qp)
+{
+	const u32 mtu = ib_mtu_enum_to_int(sroce_port_mtu(qp->ibqp.device));
+
+	if (qp->transport == WIRE_UD && READ_ONCE(qp->state) >= IB_QPS_RTR && mtu > READ_ONCE(qp->mtu))
+		WRITE_ONCE(qp->mtu, mtu);
+}
+
+/**
+ * sroce_qp_mtu_all - a port's MTU may have changed, and with it how long a datagram may be
+ * @sdev: the link
+ *
+ * Sleeps. Where it is less now, datagrams that have been posted may still be longer: they are lost,
+ * as those on their way.
+ */
+void sroce_qp_mtu_all(struct sroce_dev *sdev)
+{
+	sroce_qp_each(sdev, qp_mtu);
+}
+
 static void qp_end(struct sroce_qp *qp)
 {
 	if (qp_ends(qp))
