@@ -1277,6 +1277,9 @@ static int sock_open(struct net *net, struct socket **sock, bool ipv6)
 	int err;
 
 	err = udp_sock_create(net, &port, sock);
+	/* of kernels without CONFIG_IPV6, some say 0 (<net/udp_tunnel.h>) */
+	if (!err && !*sock)
+		err = -EPFNOSUPPORT;
 	if (err)
 		return err;
 	sroce_setup_tunnel_sock(net, *sock, &cfg);

@@ -180,7 +180,7 @@ void sroce_qpn_unreserve(u32 qpn)
 
 static struct sroce_qpn *qpn_alloc(struct sroce_qp *qp)
 {
-	struct sroce_qpn *num = kzalloc(sizeof(*num), GFP_KERNEL);
+	struct sroce_qpn *num = kzalloc(sizeof(*num), GFP_KERNEL_ACCOUNT);
 
 	if (!num)
 		return NULL;
