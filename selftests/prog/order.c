@@ -315,6 +315,8 @@ static void *watch_same(void *arg)
 
 		for (int i = rng_in(&r, 0, 2000); i; i--)
 			atomic_signal_fence(memory_order_seq_cst);
+		if (!rng_in(&r, 0, 15))
+			sched_yield();
 		after = __atomic_load_n(at, __ATOMIC_ACQUIRE);
 		if (atomic_load(&s->posted) - since > 127)
 			continue;
@@ -350,6 +352,9 @@ static void same(void)
 				die("WRITE %u: %s", n - UNDER_WAY, ibv_wc_status_str(wc.status));
 			atomic_store(&s.done, n - UNDER_WAY + 1);
 		}
+		/* with one processor, who watches has it now and then */
+		if (!(n % 8))
+			sched_yield();
 		if (n >= TIMES)
 			continue;
 		memset(from, n + 1, SAME);
