@@ -171,6 +171,23 @@ seen run "rc, a class with ECT: every byte" xfer -n 60 -s 16K -o write --tclass 
 classed "rc, requests" "$from_a and $request" 0x6a
 classed "rc, acknowledgements" "$from_b and $ack" 0x68
 
+# What the host's own rules drop has not been sent
+probe cls_u32
+probe act_gact
+probe sch_ingress
+if tc -n b qdisc add dev v1 clsact 2>/dev/null &&
+	tc -n b filter add dev v1 egress protocol ip u32 match u8 0x81 0xff at 28 action drop 2>/dev/null; then
+	marks w1 10%
+	note
+	run "a host that sends no notifications: every byte" xfer -n 60 -s 64K -w 8 --timeout 18 -o write
+	between "$(since roce1 np_ecn_marked_roce_packets)" 10 1000000 "packets come marked"
+	is "$(since roce1 np_cnp_sent)" 0 "none is counted"
+	marks w1
+else
+	skip "a host that sends no notifications" "no clsact or no u32 in this kernel"
+fi
+tc -n b qdisc del dev v1 clsact 2>/dev/null
+
 # One connection all the while: bytes in so many seconds
 sent() { # SECONDS
 	local was

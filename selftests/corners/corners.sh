@@ -9,7 +9,10 @@
 
 two_hosts corners
 tests_of corners early bind_behind inv_behind read_hole send_hole srq_domain srq_gone srq_short begins_anew \
-	ud_longer endless late_read all_psns read_named ack_far_back last_word
+	endless late_read all_psns read_named ack_far_back last_word
+tests_of corners ud_longer
+ip -n a link set v0 mtu 1500
+ip -n b link set v1 mtu 1500
 probe sch_ingress
 probe cls_matchall
 probe act_gact
@@ -31,6 +34,7 @@ for t in "answers:tbf rate 5mbit burst 70k limit 4m" "little_room:tbf rate 5mbit
 		tc -n a qdisc del dev v0 root
 		tests_of corners "${t%%:*}"
 		tc -n a qdisc del dev v0 root 2>/dev/null
+		tc -n b qdisc del dev v1 root 2>/dev/null
 	else
 		skip "${t%%:*}" "no qdisc ${t#*:} in this kernel"
 	fi

@@ -1091,7 +1091,9 @@ static void read_ended(void)
 	enum { LEN = 6 << 20 };
 	const struct pair_opts o = { .sq = 4, .rq = 4, .sge = 1, .buf = LEN,
 				     .access = IBV_ACCESS_REMOTE_WRITE };
-	static const char *const how[] = { "a request of its own", "the peer's next one" };
+	static const char *const how[] = {
+		"a request of its own", "the peer's next one", "a completion that finds no room",
+	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(how); i++) {
 		struct ibv_async_event ev;
@@ -1103,7 +1105,7 @@ static void read_ended(void)
 		p.conn.mtu = IBV_MTU_1024;
 		p.conn.rd_atomic = 1;
 		/* 1 s, for one that is not answered; or 17 s */
-		p.conn.timeout = i ? 22 : 18;
+		p.conn.timeout = i == 1 ? 22 : 18;
 		p.conn.retry_cnt = 1;
 		pair_connect(&p);
 		mr = ibv_reg_mr(eb.pd, p.buf[1], LEN, IBV_ACCESS_REMOTE_READ);
@@ -1122,6 +1124,17 @@ static void read_ended(void)
 				 .sg_list = SGE(p.buf[1], 8, ~p.mr[1]->lkey)))
 				die("post SEND");
 			wc_is(p.scq[1], 2, IBV_WC_LOC_PROT_ERR, NULL, "%s fails", how[i]);
+		} else if (i == 2) {
+			wait_counter(&eb, "tx_pkts", given);
+			if (ibv_resize_cq(p.scq[1], 1))
+				die("resize_cq");
+			for (int k = 0; k <= p.scq[1]->cqe; k++)
+				if (POST(p.qp[1], .opcode = IBV_WR_SEND, .send_flags = SIG, .num_sge = 1,
+					 .sg_list = SGE(p.buf[1], 8, p.mr[1]->lkey)) ||
+				    pair_recv(&p, 0, k, 0, 8))
+					die("post SEND");
+			event_is(&eb, IBV_EVENT_CQ_ERR, p.scq[1], "%s", how[i]);
+			event_is(&eb, IBV_EVENT_QP_FATAL, p.qp[1], "and its queue pair's");
 		} else {
 			/*
 			 * At once: if a probe asks for the READ again before, its answer begins anew
@@ -1139,11 +1152,11 @@ static void read_ended(void)
 		if (ibv_dereg_mr(mr))
 			die("dereg_mr");
 		/* the NAK is behind what the queue has */
-		if (!i)
+		if (i != 1)
 			command("tc -n b qdisc del dev v1 root");
-		wc_is(p.scq[0], 1, i ? IBV_WC_REM_ACCESS_ERR : IBV_WC_RETRY_EXC_ERR, NULL,
+		wc_is(p.scq[0], 1, i == 1 ? IBV_WC_REM_ACCESS_ERR : IBV_WC_RETRY_EXC_ERR, NULL,
 		      "the READ, after %s", how[i]);
-		if (i)
+		if (i == 1)
 			command("tc -n b qdisc del dev v1 root");
 		else
 			is(hw_counter(&eb, "tx_pkts"), given, "nothing more of it has been given");

@@ -47,7 +47,7 @@ static struct sroce_av *av_create(struct ib_ah *ibah, const struct rdma_ah_attr 
 	av->attr.grh.sgid_attr = NULL;
 
 	/* without a flow label, each handle is a flow: there is no pair of queue pairs */
-	err = sroce_path_init(&av->path, attr, get_random_u32() & IB_QPN_MASK, 1);
+	err = sroce_path_init(&av->path, attr, get_random_u32() & IB_QPN_MASK, 1, 0);
 	if (!err)
 		err = av_number(sdev, av, gfp);
 	if (err) {

@@ -612,10 +612,16 @@ void sroce_burst_lost(const struct sroce_burst *b)
 /**
  * sroce_burst_flush - seal and send a burst that is not retried: one that is refused is lost
  * @b: the burst; its path's lock is held
+ *
+ * Return: true if the stack has taken it.
  */
-void sroce_burst_flush(struct sroce_burst *b)
+bool sroce_burst_flush(struct sroce_burst *b)
 {
+	int err;
+
 	sroce_burst_seal(b);
-	if (sroce_burst_send(b) == -ENOBUFS)
+	err = sroce_burst_send(b);
+	if (err == -ENOBUFS)
 		sroce_burst_lost(b);
+	return !err;
 }

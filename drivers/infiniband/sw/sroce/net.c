@@ -74,6 +74,7 @@ static u8 path_priority(u8 tclass, u8 sl)
  * @attr: address vector; the core has looked its source GID up
  * @lqpn: own queue pair, for the flow's UDP source port
  * @rqpn: the peer's
+ * @ignored: bits of the traffic class that do not count
  *
  * A VLAN or macvlan above the link's netdev may be in another namespace, where
  * no packet is taken for this link, and whose end it would not hear of.
@@ -82,7 +83,7 @@ static u8 path_priority(u8 tclass, u8 sl)
  * the source GID is of another namespace than the link.
  */
 int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u32 lqpn,
-		    u32 rqpn)
+		    u32 rqpn, u8 ignored)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
 	union {
@@ -122,8 +123,8 @@ int sroce_path_init(struct sroce_path *path, const struct rdma_ah_attr *attr, u3
 		path->saddr.in4 = saddr.in4.sin_addr.s_addr;
 		path->daddr.in4 = daddr.in4.sin_addr.s_addr;
 	}
-	path->tclass = grh->traffic_class;
-	path->priority = path_priority(grh->traffic_class, rdma_ah_get_sl(attr));
+	path->tclass = grh->traffic_class & ~ignored;
+	path->priority = path_priority(path->tclass, rdma_ah_get_sl(attr));
 	path->hop_limit = grh->hop_limit ?: 64;
 	path->flow_label = cpu_to_be32(grh->flow_label & IB_GRH_FLOWLABEL_MASK);
 	path->sport = htons(rdma_get_udp_sport(grh->flow_label, lqpn, rqpn));

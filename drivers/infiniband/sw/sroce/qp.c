@@ -260,20 +260,6 @@ void sroce_qp_error_locked(struct sroce_qp *qp)
 		sroce_recv_flush(qp);
 }
 
-/**
- * sroce_qp_overrun - a completion has found no room, and nor will others: to ERR
- * @qp: queue pair; its receive lock is held
- *
- * As sroce_qp_error_locked(), with an event: there is nothing else that the program could see.
- */
-void sroce_qp_overrun(struct sroce_qp *qp)
-{
-	if (!enter_error(qp))
-		return;
-	sroce_qp_event(qp, IB_EVENT_QP_FATAL);
-	sroce_recv_flush(qp);
-}
-
 /*
  * Nothing is read for the peer any more, and what is behind a READ can't be said then. What has
  * been done is acknowledged still: its completion may be what the program ends for.
@@ -292,6 +278,23 @@ static void error_of_ours(struct sroce_qp *qp)
 	if (!enter_error(qp))
 		return;
 	end_answers(&qp->rq);
+	sroce_recv_flush(qp);
+}
+
+/**
+ * sroce_qp_overrun - a completion has found no room, and nor will others: to ERR
+ * @qp: queue pair; its receive lock is held
+ * @sent: it was of a request of ours, and the peer is answered no more
+ *
+ * With an event: there is nothing else that the program could see.
+ */
+void sroce_qp_overrun(struct sroce_qp *qp, bool sent)
+{
+	if (!enter_error(qp))
+		return;
+	sroce_qp_event(qp, IB_EVENT_QP_FATAL);
+	if (sent)
+		end_answers(&qp->rq);
 	sroce_recv_flush(qp);
 }
 
@@ -1039,16 +1042,15 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 	if (err)
 		return err;
 	if (mask & IB_QP_AV) {
-		err = sroce_path_init(&path, &attr->ah_attr, qp->num->qpn,
-				      mask & IB_QP_DEST_QPN ? attr->dest_qp_num : qp->dqpn);
-		if (err)
-			return err;
 		/*
 		 * Who says 106 means the DSCP, and not that acknowledgements are ECT, which are not
 		 * paced (RFC 3168, section 6.1.4): data packets are (sroce_burst_ect()).
 		 */
-		if (qp_reliable(qp))
-			path.tclass &= ~INET_ECN_MASK;
+		err = sroce_path_init(&path, &attr->ah_attr, qp->num->qpn,
+				      mask & IB_QP_DEST_QPN ? attr->dest_qp_num : qp->dqpn,
+				      qp_reliable(qp) ? INET_ECN_MASK : 0);
+		if (err)
+			return err;
 		/* in SQD, the address changes alone, and may be one of another netdev */
 		path_mtu = mask & IB_QP_PATH_MTU ? attr->path_mtu : qp->attr.path_mtu;
 		if (path_mtu > sroce_path_mtu(&attr->ah_attr))
@@ -1151,6 +1153,9 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	do {
 		err = modify_locked(qp, attr, mask);
 	} while (err == -EAGAIN);
+	/* the port's may have changed since it was asked for, and qp_mtu() have found no RTR */
+	if (!err && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RTR)
+		qp_mtu(qp);
 	if (!err && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET) {
 		settle_faults(qp);
 		forget_completions(qp);

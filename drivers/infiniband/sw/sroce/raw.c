@@ -579,7 +579,7 @@ static void qp_recv(struct sroce_qp *qp, const struct sroce_frames *frames,
 	else
 		failed = !sroce_sink_recv(&sink, frames, key, tag);
 	if (failed && (qp->rq.broken || sroce_cq_overrun(sink.cq)))
-		sroce_qp_overrun(qp);
+		sroce_qp_overrun(qp, false);
 	else if (failed)
 		sroce_qp_error_locked(qp);
 	sroce_rq_unlock(&qp->rq);

@@ -161,7 +161,7 @@ static struct sroce_cq *recv_cq(const struct sroce_qp *qp)
 static void recv_complete(struct sroce_qp *qp, const struct sroce_cqe *cqe, bool solicited)
 {
 	if (!rq_complete(&qp->rq, recv_cq(qp), cqe, solicited))
-		sroce_qp_overrun(qp);
+		sroce_qp_overrun(qp, false);
 }
 
 /* The request in rq.wqe ends without a message. */

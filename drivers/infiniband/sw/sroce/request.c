@@ -208,7 +208,7 @@ void sroce_send_complete(struct sroce_qp *qp, enum ib_wc_status status)
 	case SROCE_CQ_FULL:
 		sroce_send_mr_put(qp);
 		spin_lock_bh(&qp->rq.lock);
-		sroce_qp_overrun(qp);
+		sroce_qp_overrun(qp, true);
 		sroce_rq_unlock(&qp->rq);
 		break;
 	case SROCE_CQ_QUIET:
@@ -240,7 +240,7 @@ void sroce_send_fail(struct sroce_qp *qp, enum ib_wc_status status, u32 vendor_e
 	if (posted == SROCE_CQ_FULL && flush)
 		sroce_qp_event(qp, IB_EVENT_QP_FATAL);
 	else if (posted == SROCE_CQ_FULL)
-		sroce_qp_overrun(qp);
+		sroce_qp_overrun(qp, true);
 	sroce_rq_unlock(&qp->rq);
 	if (posted == SROCE_CQ_EVENT)
 		sroce_cq_notify(qp->sq.cq);

@@ -732,12 +732,15 @@ static bool write_report(const struct sroce_qp *qp, u32 psn, const struct wire_g
 static void send_report(struct sroce_qp *qp, u32 psn, const struct wire_gaps *gaps)
 {
 	struct sroce_burst b;
+	bool written;
 
 	if (!resp_start(qp, &b))
 		return;
-	if (write_report(qp, psn, gaps, &b))
+	written = write_report(qp, psn, gaps, &b);
+	if (sroce_burst_flush(&b) && written)
 		sroce_qp_count(qp, SENT_GAPS);
-	sroce_burst_flush(&b);
+	else
+		sroce_qp_count(qp, TX_DROPPED);
 }
 
 /*
@@ -776,7 +779,7 @@ static void give_report(struct sroce_qp *qp)
 		send_report(qp, psn, &gaps);
 }
 
-/* To a sender whose packet came marked, Annex A17.9.3 */
+/* To a sender whose packet came marked, Annex A17.9.3. The next one brings another if it is lost. */
 static void give_cnp(struct sroce_qp *qp)
 {
 	struct sroce_burst b;
@@ -789,9 +792,11 @@ static void give_cnp(struct sroce_qp *qp)
 		return;
 	wire_cnp_put(p, IB_DEFAULT_PKEY_FULL, qp->dqpn);
 	sroce_burst_commit(&b);
-	sroce_qp_count(qp, SENT_CNP);
 	trace_sroce_cnp(qp, true, 0);
-	sroce_burst_flush(&b);
+	if (sroce_burst_flush(&b))
+		sroce_qp_count(qp, SENT_CNP);
+	else
+		sroce_qp_count(qp, TX_DROPPED);
 }
 
 /* Say the next thing that is owed. Return: there may be more. */
