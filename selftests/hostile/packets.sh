@@ -26,7 +26,7 @@ spread() { # PROCESSORS, as a mask
 
 spread=$(ip netns exec a cat /sys/class/net/v0/queues/rx-0/rps_cpus 2>/dev/null)
 all="every_rc ${LONG:+every_rc4} every_uc every_ud every_xrc truncated responses notified remembered
-	strange_srq"
+	strange_srq numbered"
 probe sch_tbf
 probe sch_netem
 slow="tbf rate 20mbit burst 100k limit 8m"

@@ -10,11 +10,13 @@
 two_hosts xfer errors
 kills=${KILLS:-50}
 
-resources() { # LINK
-	rdma resource show "$1" 2>/dev/null | sed 's/^[0-9]*: //'
+resources() { # of both links
+	for l in roce0 roce1; do
+		rdma resource show $l | sed 's/^[0-9]*: //'
+	done
 }
 
-before=$(resources roce0)
+before=$(resources)
 for ((i = 0; i < kills; i++)); do
 	case $((i % 4)) in
 	0) args=(xfer -n 0 -b -q 4 -s 0-64K) ;;
@@ -39,7 +41,7 @@ for ((i = 0; i < kills; i++)); do
 	fi
 done
 is $i "$kills" "programs killed"
-is "$(resources roce0)" "$before" "no resource is left"
+is "$(resources)" "$before" "no resource is left"
 run "a program after them" xfer -n 20
 if [ "$TYPE" = sroce ]; then
 	rdma link del roce0

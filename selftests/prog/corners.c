@@ -239,6 +239,43 @@ static void srq_short(void)
 		die("destroy");
 }
 
+/* UC: a packet of a message is lost, and with it the message; not the next one. */
+static void uc_hole(void)
+{
+	enum { SHORT = 256, UC_SEND_FIRST = 0x20, UC_SEND_LAST = 0x22, UC_SEND_ONLY = 0x24,
+	       UC_WRITE_FIRST = 0x26, UC_WRITE_LAST_IMM = 0x29 };
+	const int fd = forger_on("a");
+	const struct pair_opts o = { .sq = 4, .rq = 4, .sge = 1, .buf = PAGE, .type = IBV_QPT_UC,
+				     .access = IBV_ACCESS_REMOTE_WRITE };
+	uint8_t write[RETH_LEN + SHORT], last[4 + SHORT] = {};
+	struct ibv_wc wc;
+	uint32_t psn;
+	struct pair p;
+
+	pair_create(&p, &ea, &eb, &o);
+	p.conn.mtu = IBV_MTU_256;
+	pair_connect(&p);
+	psn = p.psn[0];
+	pattern_fill(p.buf[0], 6, 0, PAGE);
+	if (pair_recv(&p, 1, 1, 0, PAGE))
+		die("post_recv");
+	forge_pkt(fd, &p, 0, UC_SEND_FIRST, psn, p.buf[0], SHORT);
+	forge_pkt(fd, &p, 0, UC_SEND_LAST, psn + 2, p.buf[0] + SHORT, SHORT);
+	reth(write, p.buf[1] + 2048, p.mr[1]->rkey, 3 * SHORT);
+	memcpy(write + RETH_LEN, p.buf[0], SHORT);
+	forge_pkt(fd, &p, 0, UC_WRITE_FIRST, psn + 3, write, sizeof(write));
+	forge_pkt(fd, &p, 0, UC_WRITE_LAST_IMM, psn + 5, last, sizeof(last));
+	ok(!cq_wait(p.rcq[1], &wc, 0.3), "messages of which a packet is lost: nothing is received");
+	memset(p.buf[1], 0, PAGE);
+	forge_pkt(fd, &p, 0, UC_SEND_ONLY, psn + 6, p.buf[0] + 512, SHORT);
+	wc_is(p.rcq[1], 1, IBV_WC_SUCCESS, &wc, "the next one is");
+	is(wc.byte_len, SHORT, "its length");
+	ok(!memcmp(p.buf[1], p.buf[0] + 512, SHORT), "every byte");
+	is_state(p.qp[1], IBV_QPS_RTS, "the queue pair");
+	pair_destroy(&p);
+	close(fd);
+}
+
 /* A peer has lost its place within a message, and starts it anew: the request that it took says so. */
 static void begins_anew(void)
 {
@@ -1149,7 +1186,8 @@ static void read_ended(void)
 		}
 		is_state(p.qp[1], IBV_QPS_ERR, "the responder");
 		given = hw_counter(&eb, "tx_pkts");
-		if (ibv_dereg_mr(mr))
+		/* with its key, nothing else would end the answer */
+		if (i != 2 && ibv_dereg_mr(mr))
 			die("dereg_mr");
 		/* the NAK is behind what the queue has */
 		if (i != 1)
@@ -1161,6 +1199,8 @@ static void read_ended(void)
 		else
 			is(hw_counter(&eb, "tx_pkts"), given, "nothing more of it has been given");
 		ok(!event_wait(&eb, &ev, 0.2), "the responder hears of nothing else");
+		if (i == 2 && ibv_dereg_mr(mr))
+			die("dereg_mr");
 		pair_destroy(&p);
 	}
 }
@@ -1326,6 +1366,7 @@ static const struct test tests[] = {
 	TEST(srq_domain),
 	TEST(srq_gone),
 	TEST(srq_short),
+	TEST(uc_hole),
 	TEST(begins_anew),
 	TEST(ud_longer),
 	TEST(endless),

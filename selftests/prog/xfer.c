@@ -500,7 +500,8 @@ static bool post_sends(struct flow *f)
 			.sg_list = sges[k],
 			.num_sge = m.nsge[0],
 			.opcode = m.op->wr,
-			.send_flags = (signaled(f, n) ? IBV_SEND_SIGNALED : 0) |
+			/* with --sig-all, all are, whatever they say */
+			.send_flags = (signaled(f, n) && !o.sig_all ? IBV_SEND_SIGNALED : 0) |
 				      (m.solicited ? IBV_SEND_SOLICITED : 0),
 		};
 		set_request(f, n, &m, sges[k], &wrs[k]);
