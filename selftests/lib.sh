@@ -54,6 +54,12 @@ skip_all() { # REASON
 	exit 4
 }
 
+# What a build leaves, and the lab's kernels have: there nothing excuses that it is missing.
+lacks() { # REASON
+	[ -z "${LAB_REPO:-}" ] || bail "$*"
+	skip_all "$*"
+}
+
 # For what is not the subject of the test but has to work.
 bail() {
 	echo "Bail out! $*"
@@ -222,7 +228,7 @@ need_bin() { # PROGRAM...
 	local p
 
 	for p; do
-		[ -x "$BIN/$p" ] || skip_all "needs build/selftests/$p: make -C selftests"
+		[ -x "$BIN/$p" ] || lacks "needs build/selftests/$p: make -C selftests"
 	done
 }
 
@@ -237,7 +243,7 @@ load_module() {
 	need_root
 	need rdma
 	hosts_free
-	probe ib_uverbs || skip_all "no ib_uverbs in this kernel"
+	probe ib_uverbs || lacks "no ib_uverbs in this kernel"
 	case $TYPE in
 	rxe) probe rdma_rxe || skip_all "no rdma_rxe in this kernel" ;;
 	siw) probe siw || skip_all "no siw in this kernel" ;;
@@ -265,7 +271,7 @@ load_sroce() {
 		insmod "$ko" || bail "cannot load $ko: $(dmesg | tail -n 3)"
 	else
 		modprobe sroce 2>/dev/null ||
-			skip_all "no sroce.ko for $(uname -r): make modules, or set SROCE_KO"
+			lacks "no sroce.ko for $(uname -r): make modules, or set SROCE_KO"
 	fi
 }
 
@@ -284,7 +290,7 @@ provider() {
 		return 0
 	done
 	ls /etc/libibverbs.d/sroce.driver /usr/etc/libibverbs.d/sroce.driver >/dev/null 2>&1 ||
-		skip_all "no libsroce: make provider"
+		lacks "no libsroce: make provider"
 }
 
 # --- the kernel's log -----------------------------------------------------------

@@ -599,9 +599,14 @@ struct verdict {
 	bool unseen;		/* it is dropped before anything is looked at */
 };
 
+static bool names_memory(uint8_t opcode)
+{
+	return spec_has(opcode, "RETH") || spec_has(opcode, "AtomicETH");
+}
+
 static bool applies(uint8_t opcode, enum fault f)
 {
-	const bool addr = spec_has(opcode, "RETH") || spec_has(opcode, "AtomicETH");
+	const bool addr = names_memory(opcode);
 
 	switch (f) {
 	case LONG_PAYLOAD: return spec_find(opcode);
@@ -709,7 +714,7 @@ static struct verdict verdict_turn(uint8_t opcode, enum fault f)
 {
 	const struct spec_op *op = spec_find(opcode);
 	const bool send = op_is(opcode, "SEND"), write = op_is(opcode, "RDMA WRITE");
-	const bool addr = spec_has(opcode, "RETH") || spec_has(opcode, "AtomicETH");
+	const bool addr = names_memory(opcode);
 	const bool data = addr && !write;
 
 	if (f == BAD_SRQN || !spec_starts(op))
@@ -762,7 +767,7 @@ static struct verdict verdict_reliable(uint8_t opcode, enum fault f)
 }
 
 /* Nobody is told, and nothing ends: 9.8.2.2, 9.8.3.2 */
-static struct verdict verdict_unreliable(const struct victim *v, uint8_t opcode, enum fault f)
+static struct verdict verdict_unreliable(uint8_t opcode, enum fault f)
 {
 	const struct spec_op *op = spec_find(opcode);
 	struct verdict r = { .answer = SILENCE };
@@ -779,7 +784,7 @@ static struct verdict verdict_unreliable(const struct victim *v, uint8_t opcode,
 		r.taken = !write;
 		return r;
 	default:
-		r.taken = connected(v->type) || true;
+		r.taken = true;
 		return r;
 	}
 }
@@ -790,7 +795,7 @@ static struct verdict verdict_of(const struct victim *v, enum ibv_qp_state state
 	if (dropped(v, state, opcode, f))
 		return (struct verdict) { .answer = SILENCE, .unseen = true };
 	if (v->type == UC || v->type == UD)
-		return verdict_unreliable(v, opcode, f);
+		return verdict_unreliable(opcode, f);
 	return verdict_reliable(opcode, f);
 }
 
@@ -881,11 +886,21 @@ static bool judge(struct victim *v, enum ibv_qp_state state, uint8_t opcode, con
 static bool attack(struct victim *v, enum ibv_qp_state state, uint8_t opcode, enum fault f)
 {
 	const struct verdict want = verdict_of(v, state, opcode, f);
+	/* without a key or a right to it: an unreliable WRITE says nothing of what it did */
+	const bool kept_out = names_memory(opcode) &&
+			      ((f >= BAD_RKEY && f <= VA_WRAPS) || f == NO_RIGHTS);
 	static struct pkt k;
 
+	if (kept_out)
+		memset(room->addr, CANARY, ROOM);
 	build_fault(&k, v, opcode, f);
 	put_out(&k, f == FROM ? STRANGER : v->how);
-	return judge(v, state, opcode, fault_names[f], &want);
+	if (!judge(v, state, opcode, fault_names[f], &want))
+		return false;
+	if (!kept_out || canary_check(room->addr, ROOM) < 0)
+		return true;
+	complain(v, state, opcode, fault_names[f], "memory written", 1, 0);
+	return false;
 }
 
 /* What was dropped, as one after another was, has left nothing behind. */

@@ -252,12 +252,14 @@ static void arrived(long long probes)
 static void one_read(void)
 {
 	long long probes;
+	long long implied = 0;
 	struct pair p;
 
 	up(&p);
 	probes = hw_counter(&ea, "tail_probes");
 	warm_up(&p);
-	for (int i = 0; i < 2; i++) {
+	/* a slow machine's probe may be first, and mostly is not */
+	for (int i = 0; i < 2 || (i < 8 && !implied); i++) {
 		relay_clear();
 		mark();
 		relay_drop(BACK, p.psn[0] + 10, 1);
@@ -267,7 +269,9 @@ static void one_read(void)
 		arrived(probes);
 		between(since(0, KEPT), 1, 53, "kept meanwhile");
 		quiet();
+		implied += since(0, IMPLIED);
 	}
+	ok(implied, "the next response tells, not a probe alone");
 	relay_clear();
 	mark();
 	relay_drop(BACK, p.psn[0] + 63, 1);
