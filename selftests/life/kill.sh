@@ -17,6 +17,7 @@ resources() { # of both links
 }
 
 before=$(resources)
+[ -n "$before" ] || bail "rdma shows no resources"
 for ((i = 0; i < kills; i++)); do
 	case $((i % 4)) in
 	0) args=(xfer -n 0 -b -q 4 -s 0-64K) ;;

@@ -195,7 +195,7 @@ static enum sroce_cq_result request_done(struct sroce_qp *qp, enum ib_wc_status 
 }
 
 /**
- * sroce_send_complete - the oldest request is done, and of its queue pair no other fails for that
+ * sroce_send_complete - the oldest request is done
  * @qp: queue pair; the caller owns its send side
  * @status: how it ended; with success, only who asked for it is told
  */
