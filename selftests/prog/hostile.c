@@ -1089,7 +1089,10 @@ static void flush(const struct victim *v, const struct ibv_mr *mr, uint32_t n)
 #define BUSY_LEN (3 << 20)
 #define BUSY_PKTS (BUSY_LEN / MTU)
 
-/* With a READ that takes long to be answered: its queue holds whole bursts, headers of packets and all */
+/*
+ * With a READ that takes minutes to be answered, until busy_less(): its queue holds whole bursts, headers of
+ * packets and all
+ */
 static struct ibv_mr *busy(struct victim *v, int access)
 {
 	struct ibv_mr *mr = mr_make(&ea, BUSY_LEN, IBV_ACCESS_REMOTE_READ | access);
@@ -1098,13 +1101,19 @@ static struct ibv_mr *busy(struct victim *v, int access)
 	victim_create(v, RC, V6, 1);
 	v->access |= access;
 	prepare(v, IBV_QPS_RTS, NONE);
-	command("tc -n a qdisc add dev v0 root tbf rate 20mbit burst 100k limit 8m");
+	command("tc -n a qdisc add dev v0 root tbf rate 200kbit burst 100k limit 8m");
 	build_len(&k, v, READ_REQUEST, v->psn, 0, BUSY_LEN);
 	put(addr_of(&k, READ_REQUEST), (uintptr_t)mr->addr, 8);
 	put(addr_of(&k, READ_REQUEST) + 8, mr->rkey, 4);
 	seal(&k, V6);
 	put_out(&k, V6);
 	return mr;
+}
+
+/* What is behind the READ has been sent */
+static void busy_less(void)
+{
+	command("tc -n a qdisc change dev v0 root tbf rate 100mbit burst 100k limit 8m");
 }
 
 static void busy_no_more(struct victim *v, struct ibv_mr *mr)
@@ -1145,6 +1154,7 @@ static void uncounted(void)
 	mr = busy(&v, ACCESS_FLUSH);
 	for (i = 0; i < FLUSHES; i++)
 		flush(&v, mr, BUSY_PKTS + i);
+	busy_less();
 	while (num < FLUSHES && answer_behind(&v, &a, &n) && n == BUSY_PKTS + num) {
 		if (kind_of(&a) == NAK_SEQ) {
 			naks++;
@@ -1173,6 +1183,7 @@ static void counted(void)
 	mr = busy(&v, 0);
 	for (i = 0; i < 20; i++)
 		atomic_write(&v, BUSY_PKTS + i, i + 1);
+	busy_less();
 	while (answer_behind(&v, &a, &n) && kind_of(&a) == DATA && n == BUSY_PKTS + num)
 		num++;
 	between(num, 1, 15, "ATOMIC WRITEs behind a READ, that found a resource");

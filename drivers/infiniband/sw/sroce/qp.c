@@ -925,7 +925,7 @@ static void enter_reset(struct sroce_qp *qp)
 	sq->by_key = -1;
 	sq->stream.lingers = false;
 	sq->asleep = false;
-	sq->stream.streak = 0;
+	WRITE_ONCE(sq->stream.streak, 0);
 	sq->stream.vain = 0;
 	sq->psn_una = 0;
 	sq->psn_nxt = 0;

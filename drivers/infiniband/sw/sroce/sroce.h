@@ -1722,19 +1722,19 @@ static inline bool stream_runs(const struct sroce_stream *stream)
 /* The program has waited, or stopped. */
 static inline void stream_over(struct sroce_stream *stream)
 {
-	stream->streak = min_t(s16, stream->streak, 0);
+	WRITE_ONCE(stream->streak, min_t(s16, stream->streak, 0));
 }
 
 /* It has rung once more, without waiting. */
 static inline void stream_seen(struct sroce_stream *stream)
 {
-	stream->streak = min(stream->streak + 1, SROCE_STREAM_MIN);
+	WRITE_ONCE(stream->streak, min(stream->streak + 1, SROCE_STREAM_MIN));
 }
 
 /* What was taken for a stream is none. */
 static inline void stream_vain(struct sroce_stream *stream)
 {
-	stream->streak = -(SROCE_STREAM_PENALTY << stream->vain);
+	WRITE_ONCE(stream->streak, -(SROCE_STREAM_PENALTY << stream->vain));
 	stream->vain = min(stream->vain + 1, SROCE_STREAM_MAX_VAIN);
 }
 

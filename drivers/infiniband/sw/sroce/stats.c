@@ -38,7 +38,7 @@ u64 sroce_stats_sum(struct sroce_stats __percpu *stats, enum sroce_counter id)
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		sum += per_cpu_ptr(stats, cpu)->cnt[id];
+		sum += READ_ONCE(per_cpu_ptr(stats, cpu)->cnt[id]);
 	return sum;
 }
 
