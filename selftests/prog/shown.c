@@ -211,6 +211,11 @@ static void resources(void)
 	is(output_number(cmd[1], " RTS ", "rq-psn"), next, "receiver: rq-psn");
 	shows("sender", cmd[0], " RTS ", "sq_retry_left", p.conn.retry_cnt);
 	shows("sender", cmd[0], " RTS ", "mtu", mtu_bytes(p.conn.mtu));
+	shows("sender", cmd[0], " RTS ", "rate_limit", 0);
+	errno = ibv_modify_qp_rate_limit(p.qp[0], &(struct ibv_qp_rate_limit_attr) { .rate_limit = 123456 });
+	if (errno)
+		die("modify_qp_rate_limit: %s", strerror(errno));
+	shows("sender", cmd[0], " RTS ", "rate_limit", 123456);
 	shows("receiver", cmd[1], " RTS ", "rq_epsn", next);
 	shows("receiver", cmd[1], " RTS ", "rq_msn", 7);
 	shows("receiver", cmd[1], " RTS ", "sq_nxt", 0);

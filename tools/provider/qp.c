@@ -23,6 +23,11 @@ struct sroce_create_qp_ex_full_resp {
 	struct sroce_create_qp_resp drv;
 };
 
+struct sroce_modify_qp_full_cmd {
+	struct ibv_modify_qp_ex ibv_cmd;
+	struct sroce_modify_qp drv;
+};
+
 static_assert(sizeof(struct sroce_create_qp_full_cmd) ==
 	      sizeof(struct ibv_create_qp_ex) +
 	      sizeof(struct sroce_create_qp) &&
@@ -31,7 +36,10 @@ static_assert(sizeof(struct sroce_create_qp_full_cmd) ==
 	      sizeof(struct sroce_create_qp_resp) &&
 	      sizeof(struct sroce_create_qp_ex_full_resp) ==
 	      sizeof(struct ib_uverbs_ex_create_qp_resp) +
-	      sizeof(struct sroce_create_qp_resp),
+	      sizeof(struct sroce_create_qp_resp) &&
+	      sizeof(struct sroce_modify_qp_full_cmd) ==
+	      sizeof(struct ibv_modify_qp_ex) +
+	      sizeof(struct sroce_modify_qp),
 	      "what is the driver's does not follow what is the core's");
 
 /* Where 44.0, the oldest rdma-core that this runs with, has comp_mask. */
@@ -43,6 +51,41 @@ static_assert(SROCE_QP_EX_FIRST == 312 + sizeof(pthread_mutex_t) &&
 	      offsetof(struct verbs_qp, comp_mask) == 320 + sizeof(pthread_mutex_t),
 	      "not the queue pair that rdma-core 56.1 has");
 #endif
+
+/* With what the command of old has no room for. */
+static int sroce_modify_rate(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
+			     int attr_mask, uint32_t max_burst)
+{
+	struct ib_uverbs_ex_modify_qp_resp resp = {};
+	struct sroce_modify_qp_full_cmd cmd = {
+		.drv.max_burst = max_burst,
+	};
+
+	return ibv_cmd_modify_qp_ex(ibqp, attr, attr_mask, &cmd.ibv_cmd,
+				    max_burst ? sizeof(cmd) :
+						sizeof(cmd.ibv_cmd),
+				    &resp, sizeof(resp));
+}
+
+/**
+ * sroce_modify_qp_rate_limit - verbs modify_qp_rate_limit: how fast requests
+ *	leave
+ *
+ * How long packets are is known here, so that a program's word on that, a hint
+ * for those who have to be told, is not needed.
+ *
+ * Return: 0 or a positive errno.
+ */
+int sroce_modify_qp_rate_limit(struct ibv_qp *ibqp,
+			       struct ibv_qp_rate_limit_attr *limit)
+{
+	struct ibv_qp_attr attr = { .rate_limit = limit->rate_limit };
+
+	if (limit->comp_mask)
+		return EOPNOTSUPP;
+	return sroce_modify_rate(ibqp, &attr, IBV_QP_RATE_LIMIT,
+				 limit->max_burst_sz);
+}
 
 /**
  * sroce_find_qp_ex - where does this libibverbs look whether a QP is extended?
@@ -395,7 +438,11 @@ int sroce_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
 	struct ibv_modify_qp cmd = {};
 	int ret;
 
-	ret = ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd));
+	if (attr_mask & IBV_QP_RATE_LIMIT)
+		ret = sroce_modify_rate(ibqp, attr, attr_mask, 0);
+	else
+		ret = ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd,
+					sizeof(cmd));
 	if (ret)
 		return ret;
 

@@ -38,6 +38,17 @@ static void sroce_hash_caps(struct ibv_rss_caps *caps)
 		IBV_RX_HASH_SRC_PORT_UDP | IBV_RX_HASH_DST_PORT_UDP;
 }
 
+/* Any rate that the attribute has room for, of whatever sends. */
+static void sroce_pacing_caps(struct ibv_packet_pacing_caps *caps, bool raw)
+{
+	caps->qp_rate_limit_min = 1;
+	caps->qp_rate_limit_max = UINT32_MAX;
+	caps->supported_qpts = 1U << IBV_QPT_RC | 1U << IBV_QPT_UC |
+			       1U << IBV_QPT_UD | 1U << IBV_QPT_XRC_SEND;
+	if (raw)
+		caps->supported_qpts |= 1U << IBV_QPT_RAW_PACKET;
+}
+
 int sroce_query_device(struct ibv_context *ibctx,
 		       const struct ibv_query_device_ex_input *input,
 		       struct ibv_device_attr_ex *attr, size_t attr_size)
@@ -60,6 +71,11 @@ int sroce_query_device(struct ibv_context *ibctx,
 	if (attr_size >= offsetof(struct ibv_device_attr_ex, rss_caps) +
 			 sizeof(attr->rss_caps))
 		sroce_hash_caps(&attr->rss_caps);
+	if (attr_size >= offsetof(struct ibv_device_attr_ex,
+				  packet_pacing_caps) +
+			 sizeof(attr->packet_pacing_caps))
+		sroce_pacing_caps(&attr->packet_pacing_caps,
+				  resp.raw_packet_caps);
 	return 0;
 }
 

@@ -368,6 +368,17 @@ struct sroce_create_qp_resp {
 	struct sroce_ring_map rq;
 };
 
+/**
+ * struct sroce_modify_qp - driver data of a modify_qp with IB_QP_RATE_LIMIT, if any
+ * @max_burst: bytes of packets that may leave at once, one packet at least; 0 for what the rate
+ *	has in a fraction of a millisecond
+ * @reserved: zero
+ */
+struct sroce_modify_qp {
+	__u32 max_burst;
+	__u32 reserved;
+};
+
 struct sroce_create_srq_resp {
 	struct sroce_ring_map srq;
 };

@@ -137,25 +137,19 @@ int sroce_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
 
 static int cq_stamps(const struct ib_cq_init_attr *attr, struct ib_udata *udata, u32 *stamps)
 {
-	struct sroce_create_cq req = {};
+	struct sroce_create_cq req;
 	int err;
 
 	/* in the kernel, nobody could read them */
 	if (attr->flags & ~IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION || (attr->flags && !udata))
 		return -EOPNOTSUPP;
-	if (udata && udata->inlen) {
-		if (udata->inlen < sizeof(req))
-			return -EINVAL;
-		err = ib_copy_from_udata(&req, udata, sizeof(req));
-		if (err)
-			return err;
-		if (req.flags & ~CQ_STAMPS ||
-		    (udata->inlen > sizeof(req) &&
-		     !ib_is_udata_cleared(udata, sizeof(req), udata->inlen - sizeof(req))))
-			return -EOPNOTSUPP;
-		if (req.reserved)
-			return -EINVAL;
-	}
+	err = sroce_request(udata, &req, sizeof(req));
+	if (err)
+		return err;
+	if (req.flags & ~CQ_STAMPS)
+		return -EOPNOTSUPP;
+	if (req.reserved)
+		return -EINVAL;
 	*stamps = req.flags;
 	if (attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
 		*stamps |= SROCE_CQ_TIMESTAMP;

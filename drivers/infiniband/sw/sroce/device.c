@@ -45,6 +45,26 @@ bool sroce_udata_clear(struct ib_udata *udata)
 }
 
 /**
+ * sroce_request - take the provider's request for an operation
+ * @udata: where from; NULL for a kernel consumer, who has none
+ * @req: set to it, or to zero without one
+ * @len: its bytes
+ *
+ * Return: 0; -EINVAL if it is shorter, -EOPNOTSUPP if it asks for more, or -EFAULT.
+ */
+int sroce_request(struct ib_udata *udata, void *req, size_t len)
+{
+	memset(req, 0, len);
+	if (!udata || !udata->inlen)
+		return 0;
+	if (udata->inlen < len)
+		return -EINVAL;
+	if (udata->inlen > len && !ib_is_udata_cleared(udata, len, udata->inlen - len))
+		return -EOPNOTSUPP;
+	return ib_copy_from_udata(req, udata, len);
+}
+
+/**
  * sroce_respond - give the provider an operation's response
  * @udata: where to; NULL for a kernel consumer, who gets none
  * @resp: the response

@@ -503,7 +503,7 @@ static u32 less_repair(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 	 * else as much as the rate lets leave.
 	 */
 	num = out ? wire_psn_diff(r->end, sq->psn_una) :
-		    max(min_t(u32, r->num, sroce_pace_burst(qp)), sroce_send_whole(sq));
+		    max(min_t(u32, r->num, sroce_pace_burst(qp, false)), sroce_send_whole(sq));
 	if (sq->sweep.implied || num >= gap->num) {
 		gap->due = false;
 		gap->sent = out ? r->sent : now;

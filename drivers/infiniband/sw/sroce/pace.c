@@ -13,7 +13,10 @@
  * Deployments", SIGCOMM 2015, section 3 and figure 7; names are theirs. It is
  * one for requests and responses. As long as nobody is notified, there is none.
  *
- * Unreliable queue pairs have neither: their device's queue is all that holds
+ * A program may set a rate of its own (ibv_modify_qp_rate_limit()), of any queue pair that sends. It is
+ * the send queue's: what answers the peer's requests is not held back by it.
+ *
+ * Of the others unreliable queue pairs have none: their device's queue is all that holds
  * them back. Their packets have the traffic class that the program gave (RFC 8311:
  * ECT is for senders who heed a mark).
  */
@@ -67,6 +70,7 @@
 #define AI_SHIFT		9
 #define RATE_MIN		125000ULL
 #define MBIT_BYTES		125000ULL
+#define KBIT_BYTES		125ULL
 
 /* Raised as often in one go: by then it has recovered. */
 #define RAISE_MAX		1024
@@ -74,6 +78,8 @@
 /* What is sent at once lasts about so long, as a timer takes its time, too. */
 #define QUANTUM_NS		(200U * NSEC_PER_USEC)
 #define QUANTUM_MIN		2U
+/* By a program's rate, what a timer that is late has not sent is sent after it, of so long */
+#define CAP_CREDIT_NS		NSEC_PER_MSEC
 
 /* Bytes of a packet besides its payload: Ethernet to FCS, IP, UDP, BTH, ICRC */
 #define PKT_OVERHEAD		(18 + WIRE_IP4_LEN + WIRE_UDP_LEN + WIRE_BTH_LEN + WIRE_ICRC_LEN)
@@ -389,7 +395,13 @@ void sroce_cwnd_timeout(struct sroce_qp *qp)
 							   sq->cwnd.ssthresh);
 }
 
-/* The rate */
+/* The rates */
+
+/* A frame is all of it but what checks it. */
+static u32 overhead(const struct sroce_qp *qp)
+{
+	return qp->type == IB_QPT_RAW_PACKET ? ETH_FCS_LEN : PKT_OVERHEAD;
+}
 
 static enum hrtimer_restart pace_timer(struct hrtimer *timer)
 {
@@ -427,6 +439,13 @@ void sroce_pace_exit(struct sroce_qp *qp)
 	hrtimer_cancel(&qp->pace.timer);
 }
 
+/* Notified of congestion, or not any more. The lock is held. */
+static void set_limited(struct sroce_pace *p, bool limited)
+{
+	WRITE_ONCE(p->limited, limited);
+	WRITE_ONCE(p->paced, limited || p->cap);
+}
+
 /**
  * sroce_pace_reset - as in a new queue pair
  * @qp: queue pair
@@ -436,7 +455,27 @@ void sroce_pace_reset(struct sroce_qp *qp)
 	struct sroce_pace *p = &qp->pace;
 
 	spin_lock_bh(&p->lock);
-	WRITE_ONCE(p->limited, false);
+	WRITE_ONCE(p->cap, 0);
+	set_limited(p, false);
+	spin_unlock_bh(&p->lock);
+}
+
+/**
+ * sroce_pace_cap - the program sets a rate
+ * @qp: queue pair; the caller owns its send side, and looks at it again
+ * @kbps: in thousands of bits a second, of packets as they are on Ethernet; 0 for none
+ * @burst: bytes that may leave at once, one packet at least; 0 for what the rate has
+ */
+void sroce_pace_cap(struct sroce_qp *qp, u32 kbps, u32 burst)
+{
+	struct sroce_pace *p = &qp->pace;
+
+	spin_lock_bh(&p->lock);
+	WRITE_ONCE(p->cap, kbps * KBIT_BYTES);
+	WRITE_ONCE(p->cap_burst, burst);
+	/* what was sent by another rate has been paid for by that */
+	WRITE_ONCE(p->cap_next, 0);
+	set_limited(p, p->limited);
 	spin_unlock_bh(&p->lock);
 }
 
@@ -472,7 +511,7 @@ static void raise(const struct sroce_qp *qp, struct sroce_pace *p)
 	p->rate = (p->rate + p->target) / 2;
 	/* as fast as the device is: there is nothing to hold back */
 	if (p->rate >= line - line / 64)
-		WRITE_ONCE(p->limited, false);
+		set_limited(p, false);
 }
 
 static void raise_for_time(const struct sroce_qp *qp, struct sroce_pace *p, ktime_t now)
@@ -524,7 +563,7 @@ static void cut(const struct sroce_qp *qp, struct sroce_pace *p, ktime_t now)
 	p->bytes = 0;
 	/* of the requester's packets; where there are none, it is 0 */
 	p->raised = ktime_add_ns(now, READ_ONCE(qp->sq.srtt));
-	WRITE_ONCE(p->limited, true);
+	set_limited(p, true);
 }
 
 /**
@@ -598,18 +637,36 @@ static void wait_until(struct sroce_pace *p, ktime_t when, int bit, unsigned lon
 bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags)
 {
 	struct sroce_pace *p = &qp->pace;
-	ktime_t now;
+	ktime_t now, due;
 	bool open;
 
 	spin_lock_bh(&p->lock);
 	now = ktime_get();
 	if (p->limited)
 		raise_for_time(qp, p, now);
-	open = !p->limited || ktime_compare(now, p->next) >= 0;
+	due = sroce_pace_due(qp, flags == &qp->rq.flags);
+	open = ktime_compare(now, due) >= 0;
 	if (!open)
-		wait_until(p, p->next, bit, flags);
+		wait_until(p, due, bit, flags);
 	spin_unlock_bh(&p->lock);
 	return open;
+}
+
+/**
+ * sroce_pace_due - when a side may send, by its rates
+ * @qp: queue pair
+ * @response: the responder
+ *
+ * Any context; without the lock, either of the rates may have just changed.
+ *
+ * Return: the time, 0 without any.
+ */
+ktime_t sroce_pace_due(const struct sroce_qp *qp, bool response)
+{
+	const struct sroce_pace *p = &qp->pace;
+	const ktime_t next = READ_ONCE(p->limited) ? READ_ONCE(p->next) : 0;
+
+	return response || !READ_ONCE(p->cap) ? next : max(next, READ_ONCE(p->cap_next));
 }
 
 /**
@@ -631,14 +688,32 @@ void sroce_pace_until(struct sroce_qp *qp, ktime_t when, int bit, unsigned long 
 /**
  * sroce_pace_quantum - how many packets may leave at once
  * @qp: queue pair, with a rate
+ * @response: of the responder's
  *
- * Return: packets, QUANTUM_MIN at least.
+ * Return: packets; QUANTUM_MIN at least, if the program has not said less.
  */
-u32 sroce_pace_quantum(struct sroce_qp *qp)
+u32 sroce_pace_quantum(const struct sroce_qp *qp, bool response)
 {
-	const u64 bytes = READ_ONCE(qp->pace.rate) * QUANTUM_NS / NSEC_PER_SEC;
+	const struct sroce_pace *p = &qp->pace;
+	const u64 limit = READ_ONCE(p->limited) ? READ_ONCE(p->rate) : U64_MAX;
+	const u64 cap = response ? 0 : READ_ONCE(p->cap);
+	const u64 rate = cap ? min(limit, cap) : limit;
+	const u32 size = qp->mtu + overhead(qp), burst = cap ? READ_ONCE(p->cap_burst) : 0;
+	u32 pkts;
 
-	return max_t(u32, min_t(u64, bytes, U16_MAX) / (qp->mtu + PKT_OVERHEAD), QUANTUM_MIN);
+	if (rate == U64_MAX)
+		return U32_MAX;
+	pkts = max_t(u32, min_t(u64, rate * QUANTUM_NS / NSEC_PER_SEC, U16_MAX) / size, QUANTUM_MIN);
+	return burst ? min(pkts, max(burst / size, 1U)) : pkts;
+}
+
+/* By the program's rate @all bytes are sent, from @now or when they were due. */
+static void spend_cap(struct sroce_pace *p, ktime_t now, u64 all)
+{
+	const ktime_t from = p->cap_burst ? now : ktime_sub_ns(now, CAP_CREDIT_NS);
+
+	WRITE_ONCE(p->cap_next, ktime_add_ns(max(p->cap_next, from),
+					     div64_u64(all * NSEC_PER_SEC, p->cap)));
 }
 
 /**
@@ -651,12 +726,14 @@ u32 sroce_pace_quantum(struct sroce_qp *qp)
 void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response)
 {
 	struct sroce_pace *p = &qp->pace;
-	const u64 all = bytes + (u64)pkts * PKT_OVERHEAD;
+	const u64 all = bytes + (u64)pkts * overhead(qp);
 	ktime_t now;
 
 	spin_lock_bh(&p->lock);
 	now = ktime_get();
 	WRITE_ONCE(p->answered, response);
+	if (p->cap && !response)
+		spend_cap(p, now, all);
 	if (p->limited) {
 		if (ktime_before(p->next, now))
 			p->next = now;

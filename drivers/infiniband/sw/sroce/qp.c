@@ -839,6 +839,7 @@ static void keep_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int ma
 	KEEP(IB_QP_DEST_QPN, dest_qp_num);
 	KEEP(IB_QP_RQ_PSN, rq_psn);
 	KEEP(IB_QP_SQ_PSN, sq_psn);
+	KEEP(IB_QP_RATE_LIMIT, rate_limit);
 	if (mask & IB_QP_AV) {
 		qp->attr.ah_attr = attr->ah_attr;
 		/* the core keeps the reference on the GID, not we */
@@ -1024,7 +1025,8 @@ static u32 resources(u8 max_dest_rd_atomic)
 	return max_dest_rd_atomic ? roundup_pow_of_two(max_dest_rd_atomic) : 0;
 }
 
-static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask)
+/* @burst: as in struct sroce_modify_qp. Return: 0, an errno, or -EAGAIN if the state has changed. */
+static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask, u32 burst)
 {
 	enum ib_qp_state cur = READ_ONCE(qp->state);
 	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
@@ -1036,7 +1038,10 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 
 	if (mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur)
 		return -EINVAL;
-	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type, mask))
+	/* of raw packets alone there, and of other devices' queue pairs by their drivers */
+	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type, mask & ~IB_QP_RATE_LIMIT))
+		return -EINVAL;
+	if (mask & IB_QP_RATE_LIMIT && (next != IB_QPS_RTS || !qp->sq.q.ring))
 		return -EINVAL;
 	err = check_attr(qp, attr, mask);
 	if (err)
@@ -1081,6 +1086,8 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 		apply_attr(qp, attr, mask, &path);
 		if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
 			res = set_resources(qp, res, num_res);
+		if (mask & IB_QP_RATE_LIMIT)
+			sroce_pace_cap(qp, attr->rate_limit, burst);
 		if (mask & IB_QP_STATE)
 			set_state(qp, next);
 	} else {
@@ -1132,7 +1139,7 @@ static void forget_completions(struct sroce_qp *qp)
  * @ibqp: the queue pair
  * @attr: new values
  * @mask: which of them count
- * @udata: no driver data
+ * @udata: no driver data; with IB_QP_RATE_LIMIT, struct sroce_modify_qp or none
  *
  * Return: 0 or an errno, with nothing changed.
  */
@@ -1140,18 +1147,27 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		    struct ib_udata *udata)
 {
 	struct sroce_qp *qp = to_sqp(ibqp);
+	struct sroce_modify_qp req = {};
 	int err;
 
-	if (mask & ~IB_QP_ATTR_STANDARD_BITS || qp->rss)
+	if (mask & ~(IB_QP_ATTR_STANDARD_BITS | IB_QP_RATE_LIMIT) || qp->rss)
 		return -EOPNOTSUPP;
-	err = sroce_no_udata(udata);
+	if (mask & IB_QP_RATE_LIMIT) {
+		err = sroce_request(udata, &req, sizeof(req));
+		if (!err && req.reserved)
+			err = -EINVAL;
+		if (!err)
+			err = sroce_respond(udata, NULL, 0);
+	} else {
+		err = sroce_no_udata(udata);
+	}
 	if (err)
 		return err;
 
 	mutex_lock(&qp->mutex);
 	/* the state was another by then: is it still allowed? */
 	do {
-		err = modify_locked(qp, attr, mask);
+		err = modify_locked(qp, attr, mask, req.max_burst);
 	} while (err == -EAGAIN);
 	/* the port's may have changed since it was asked for, and qp_mtu() have found no RTR */
 	if (!err && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RTR)

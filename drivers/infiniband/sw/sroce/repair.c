@@ -449,7 +449,7 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 
 	/* no look before the rate lets it */
 	if (sroce_repair_kept_back(qp, now)) {
-		r->probe_due = READ_ONCE(qp->pace.next);
+		r->probe_due = sroce_pace_due(qp, false);
 		return;
 	}
 	/* it has not left: what holds it back tells when it may, and its probe is due after that */

@@ -370,7 +370,7 @@ static enum resp_result read_packet(struct sroce_qp *qp, const struct sroce_res 
 static enum resp_result write_read(struct sroce_qp *qp, struct sroce_res *res,
 				   struct sroce_burst *b)
 {
-	const u32 first = res->next, most = sroce_pace_burst(qp);
+	const u32 first = res->next, most = sroce_pace_burst(qp, true);
 	enum resp_result result;
 	struct resp_read read;
 

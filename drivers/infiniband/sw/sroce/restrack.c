@@ -112,6 +112,8 @@ int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 		{ "rq_epsn", READ_ONCE(rq->epsn) },
 		{ "rq_msn", READ_ONCE(rq->msn) },
 		{ "mtu", READ_ONCE(qp->mtu) },
+		/* in kb/s, as it was set; 0 for none */
+		{ "rate_limit", READ_ONCE(qp->attr.rate_limit) },
 		{ "tx_skbs", },
 	};
 

@@ -607,7 +607,7 @@ static bool ask_now(struct sroce_qp *qp)
 {
 	const struct sroce_sq *sq = &qp->sq;
 
-	return sq->rnr_probe || sq->unasked + 1 >= min(sq->cwnd.ask, sroce_pace_burst(qp));
+	return sq->rnr_probe || sq->unasked + 1 >= min(sq->cwnd.ask, sroce_pace_burst(qp, false));
 }
 
 /*
@@ -844,6 +844,7 @@ static enum send_result send_frame(struct send_turn *turn)
 	default:
 		sq->refusals = 0;
 		sroce_qp_count(qp, TX_RAW);
+		sroce_pace_sent(qp, 1, swqe->length, false);
 	}
 	next_request(sq);
 	sroce_send_complete(qp, IB_WC_SUCCESS);
@@ -975,7 +976,7 @@ static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
 {
 	struct sroce_sq *sq = &turn->qp->sq;
 	enum send_result res = SENT;
-	u32 left = min_t(u32, sq->repair.num, sroce_pace_burst(turn->qp));
+	u32 left = min_t(u32, sq->repair.num, sroce_pace_burst(turn->qp, false));
 	bool stream;
 
 	turn->alone = true;
@@ -1416,7 +1417,7 @@ void sroce_send_fault_done(struct sroce_qp *qp, int err)
 static bool send_turn(struct sroce_qp *qp, u32 *work)
 {
 	const u32 pkts = max(SEND_TURN_BYTES / qp->mtu, SEND_TURN_PKTS);
-	const u32 budget = min(pkts, sroce_pace_burst(qp));
+	const u32 budget = min(pkts, sroce_pace_burst(qp, false));
 	struct send_turn turn = { .qp = qp, .budget = budget };
 
 	if (test_and_clear_bit(SROCE_SQ_RANG, &qp->sq.flags))

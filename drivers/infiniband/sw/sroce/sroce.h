@@ -994,9 +994,10 @@ struct sroce_cwnd {
 
 /**
  * struct sroce_pace - the rate at which a queue pair sends, once it was notified
- *	of congestion (DCQCN, pace.c)
+ *	of congestion (DCQCN, pace.c), and that which its program has set
  * @lock: guards what follows, but for @cnp_sent_at
- * @limited: there is such a rate
+ * @paced: there is one of the two
+ * @limited: there is the first
  * @rate: bytes a second, R_C there
  * @target: R_T: to recover to
  * @alpha: of 1 << 16: how much of its packets are marked
@@ -1007,12 +1008,16 @@ struct sroce_cwnd {
  * @volumes: and so often for bytes that were sent
  * @bytes: since then
  * @next: when a packet may be sent
- * @timer: fires then, if somebody waits
+ * @cap: bytes a second, by the program (IB_QP_RATE_LIMIT): of requests alone; 0 for none
+ * @cap_burst: bytes that may leave at once by that; 0 for QUANTUM_NS's
+ * @cap_next: when a request's packet may be sent by that
+ * @timer: fires when somebody who waits may send
  * @answered: the responder has sent last
  * @cnp_sent_at: when the peer was last notified, in nanoseconds; 0 for never
  */
 struct sroce_pace {
 	spinlock_t lock;
+	bool paced;
 	bool limited;
 	u64 rate;
 	u64 target;
@@ -1023,6 +1028,9 @@ struct sroce_pace {
 	u32 volumes;
 	u64 bytes;
 	ktime_t next;
+	u64 cap;
+	u32 cap_burst;
+	ktime_t cap_next;
 	struct hrtimer timer;
 	bool answered;
 	u64 cnp_sent_at;
@@ -1866,6 +1874,7 @@ void sroce_dev_gone(struct sroce_dev *sdev);
 bool sroce_udata_clear(struct ib_udata *udata);
 int sroce_respond(struct ib_udata *udata, const void *resp, size_t len);
 int sroce_no_udata(struct ib_udata *udata);
+int sroce_request(struct ib_udata *udata, void *req, size_t len);
 
 /* ah.c */
 int sroce_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_udata *udata);
@@ -2345,11 +2354,13 @@ void sroce_cwnd_timeout(struct sroce_qp *qp);
 void sroce_pace_init(struct sroce_qp *qp);
 void sroce_pace_exit(struct sroce_qp *qp);
 void sroce_pace_reset(struct sroce_qp *qp);
+void sroce_pace_cap(struct sroce_qp *qp, u32 kbps, u32 burst);
 void sroce_pace_cnp(struct sroce_qp *qp);
 bool sroce_pace_marked(struct sroce_qp *qp);
 bool sroce_pace_wait(struct sroce_qp *qp, int bit, unsigned long *flags);
 void sroce_pace_until(struct sroce_qp *qp, ktime_t when, int bit, unsigned long *flags);
-u32 sroce_pace_quantum(struct sroce_qp *qp);
+ktime_t sroce_pace_due(const struct sroce_qp *qp, bool response);
+u32 sroce_pace_quantum(const struct sroce_qp *qp, bool response);
 void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response);
 
 /**
@@ -2362,26 +2373,26 @@ void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response);
  */
 static inline bool sroce_pace_open(struct sroce_qp *qp, int bit, unsigned long *flags)
 {
-	return likely(!READ_ONCE(qp->pace.limited)) || sroce_pace_wait(qp, bit, flags);
+	return likely(!READ_ONCE(qp->pace.paced)) || sroce_pace_wait(qp, bit, flags);
 }
 
 /* Is the oldest packet to be sent again, and has not been yet, as the rate does not let it? */
 static inline bool sroce_repair_kept_back(const struct sroce_qp *qp, ktime_t now)
 {
-	return qp->sq.repair.due && READ_ONCE(qp->pace.limited) &&
-	       ktime_before(now, READ_ONCE(qp->pace.next));
+	return qp->sq.repair.due && READ_ONCE(qp->pace.paced) &&
+	       ktime_before(now, sroce_pace_due(qp, false));
 }
 
-/* Packets that may leave at once. */
-static inline u32 sroce_pace_burst(struct sroce_qp *qp)
+/* Packets that may leave at once, of the requester's or @response's. */
+static inline u32 sroce_pace_burst(const struct sroce_qp *qp, bool response)
 {
-	return likely(!READ_ONCE(qp->pace.limited)) ? U32_MAX : sroce_pace_quantum(qp);
+	return likely(!READ_ONCE(qp->pace.paced)) ? U32_MAX : sroce_pace_quantum(qp, response);
 }
 
 /* So much has been sent. */
 static inline void sroce_pace_sent(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response)
 {
-	if (unlikely(READ_ONCE(qp->pace.limited)))
+	if (unlikely(READ_ONCE(qp->pace.paced)))
 		sroce_pace_spend(qp, pkts, bytes, response);
 }
 
