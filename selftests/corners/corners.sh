@@ -8,7 +8,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 two_hosts corners
-tests_of corners early bind_behind inv_behind read_hole send_hole srq_domain srq_gone srq_short uc_hole begins_anew \
+tests_of corners early bind_behind inv_behind read_hole send_hole srq_domain srq_gone srq_short uc_hole begins_anew key_gone \
 	endless late_read all_psns read_named ack_far_back last_word
 tests_of corners ud_longer
 ip -n a link set v0 mtu 1500

@@ -301,6 +301,45 @@ static void begins_anew(void)
 	close(fd);
 }
 
+/* A WRITE whose region goes before its last packet, for which a receive request is taken. */
+static void key_gone(void)
+{
+	enum { SHORT = 256, WRITE_FIRST = 0x06, WRITE_LAST_IMM = 0x09 };
+	const int fd = forger_on("a");
+	const struct pair_opts o = { .sq = 4, .rq = 4, .sge = 1, .buf = PAGE };
+	struct ibv_mr *mr = mr_make(&eb, PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	uint8_t body[RETH_LEN + SHORT], *at = mr->addr;
+	struct ibv_async_event ev;
+	struct pair p;
+	double begin;
+
+	pair_create(&p, &ea, &eb, &o);
+	p.conn.mtu = IBV_MTU_256;
+	p.conn.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	pair_connect(&p);
+	events_drop(&eb);
+	if (pair_recv(&p, 1, 1, 0, PAGE) || pair_recv(&p, 1, 2, 0, PAGE))
+		die("post_recv");
+	reth(body, at, mr->rkey, 2 * SHORT);
+	memset(body + RETH_LEN, 0x5a, SHORT);
+	forge_pkt(fd, &p, 0, WRITE_FIRST, p.psn[0], body, sizeof(body));
+	for (begin = now(); now() - begin < PATIENCE && !all_are(at, 0x5a, SHORT);)
+		sleep_ms(10);
+	ok(all_are(at, 0x5a, SHORT), "a WRITE has begun");
+	if (ibv_dereg_mr(mr))
+		die("dereg_mr");
+	memset(body, 0x5a, sizeof(body));
+	forge_pkt(fd, &p, 0, WRITE_LAST_IMM, p.psn[0] + 1, body, 4 + SHORT);
+	wc_is(p.rcq[1], 1, IBV_WC_REM_ACCESS_ERR, NULL, "its region is gone: the request that was taken");
+	wc_is(p.rcq[1], 2, IBV_WC_WR_FLUSH_ERR, NULL, "and the next one");
+	is_state(p.qp[1], IBV_QPS_ERR, "the queue pair");
+	ok(!event_wait(&eb, &ev, 0.3), "there is no event besides");
+	ok(all_are(at + SHORT, 0, PAGE - SHORT), "nothing more was written");
+	free(at);
+	pair_destroy(&p);
+	close(fd);
+}
+
 /* A port takes longer packets than when a datagram queue pair became ready. */
 static void ud_longer(void)
 {
@@ -1368,6 +1407,7 @@ static const struct test tests[] = {
 	TEST(srq_short),
 	TEST(uc_hole),
 	TEST(begins_anew),
+	TEST(key_gone),
 	TEST(ud_longer),
 	TEST(endless),
 	TEST(late_read),
