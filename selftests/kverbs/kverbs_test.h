@@ -25,6 +25,7 @@ struct side {
 	struct ib_qp *qp;
 	u8 *buf;
 	u32 rdma_ctxs;
+	bool signal_all;
 	struct op send;
 	struct op recv;
 	/* of its queue pair, its shared receive queue, its port: bits, as they come */

@@ -192,7 +192,7 @@ int make_qp(struct side *s, enum ib_qp_type type)
 		.srq = s->srq,
 		.cap = { DEPTH, s->srq ? 0 : DEPTH, 3, 1, 128 },
 		.qp_type = type,
-		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.sq_sig_type = s->signal_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR,
 		.port_num = 1,
 	};
 
@@ -305,6 +305,45 @@ static bool write_imm(struct side *a, struct side *b, struct ib_rdma_wr wr, u32 
 	       b->recv.wc.opcode == IB_WC_RECV_RDMA_WITH_IMM && b->recv.wc.byte_len == len &&
 	       b->recv.wc.ex.imm_data == cpu_to_be32(imm) && op_wait(&a->send, IB_WC_SUCCESS) &&
 	       !memcmp(a->buf, b->buf, len);
+}
+
+/* Each request completes, whether it asks for that or not. */
+static void test_signal_all(struct side *a, struct side *b)
+{
+	struct ib_sge list = sge(a, 0, 40000);
+	struct ib_rdma_wr wr = write_to(b, &list, b->pd->unsafe_global_rkey);
+	int err;
+
+	a->signal_all = true;
+	err = pair_up(IB_QPT_RC);
+	a->signal_all = false;
+	if (err) {
+		ok(false, "RC, of which all is signaled");
+		return;
+	}
+	fill();
+	op_init(&a->send);
+	wr.wr.wr_cqe = &a->send.cqe;
+	ok(!ib_post_send(a->qp, &wr.wr, NULL) && op_wait(&a->send, IB_WC_SUCCESS) &&
+	   a->send.wc.opcode == IB_WC_RDMA_WRITE && !memcmp(a->buf, b->buf, 40000),
+	   "a WRITE that does not ask for its completion");
+	pair_down();
+}
+
+/* 40,000 bytes at a million a second, less the last packets, whose time comes after them */
+static void test_rate(struct side *a, struct side *b)
+{
+	struct ib_qp_attr attr = { .rate_limit = 8000 };
+	struct ib_sge list = sge(a, 0, 40000);
+	struct ib_rdma_wr wr = write_to(b, &list, b->pd->unsafe_global_rkey);
+	ktime_t begin;
+
+	fill();
+	ok(!ib_modify_qp(a->qp, &attr, IB_QP_RATE_LIMIT), "a rate");
+	begin = ktime_get();
+	ok(!post(a, &wr.wr) && op_wait(&a->send, IB_WC_SUCCESS) && !memcmp(a->buf, b->buf, 40000),
+	   "a WRITE with it");
+	ok(ktime_ms_delta(ktime_get(), begin) >= 35, "which takes its time");
 }
 
 static void test_uc(struct side *a, struct side *b)
@@ -801,6 +840,8 @@ static void test_all(struct side *a, struct side *b)
 	with_pair(test_posts, a, b, "RC, for handlers that post");
 	with_pair(test_flush, a, b, "RC, for what is flushed");
 	with_pair(test_reset, a, b, "RC, for RESET");
+	with_pair(test_rate, a, b, "RC, for a rate");
+	test_signal_all(a, b);
 	test_srq(a, b);
 	test_uc(a, b);
 	test_ud(a, b);
