@@ -797,11 +797,6 @@ static int flow_action(struct ibv_qp *qp)
 	       0 : errno;
 }
 
-static int rate_limit(struct ibv_qp *qp)
-{
-	return ibv_modify_qp_rate_limit(qp, &(struct ibv_qp_rate_limit_attr) { .rate_limit = 1 });
-}
-
 static int cq_overrun(struct ibv_qp *qp)
 {
 	struct ibv_cq_init_attr_ex ia = {
@@ -824,7 +819,6 @@ static void unsupported(void)
 		{ "ibv_set_ece", ece_set },
 		{ "ibv_create_counters", counters },
 		{ "ibv_create_flow_action_esp", flow_action },
-		{ "ibv_modify_qp_rate_limit", rate_limit },
 		{ "IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN", cq_overrun },
 	};
 	struct pair p;

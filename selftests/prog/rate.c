@@ -277,6 +277,25 @@ static void changed(void)
 	pair_destroy(&p);
 }
 
+/* Who sets it again and again has no more of it. */
+static void again(void)
+{
+	long long before;
+	struct pair p;
+
+	up(&p, IBV_QPT_RC);
+	before = hw_counter(&ea, "tx_pkts");
+	stuck(&p, 0, 2);
+	for (unsigned int i = 0; i < 100; i++)
+		if (limit(p.qp[0], SLOWEST + i % 2, 0))
+			die("modify_qp_rate_limit");
+	sleep_ms(100);
+	is(hw_counter(&ea, "tx_pkts") - before, 2, "packets that have left, of a rate set 100 times");
+	is(limit(p.qp[0], 0, 0), 0, "without one");
+	done(&p, 2, "at once");
+	pair_destroy(&p);
+}
+
 /* As all that a queue pair had: it is gone in RESET. */
 static void reset(void)
 {
@@ -349,6 +368,37 @@ static void answers(void)
 	pair_destroy(&p);
 }
 
+/*
+ * What is held back by the rate alone is not late: two packets last longer than all retries of an
+ * acknowledgement that does not come.
+ */
+static void not_ready(void)
+{
+	enum { TIMEOUT = 12, SLOW = 20, SHORT = 6 * 1024 };
+	long long timeouts;
+	struct pair p;
+
+	pair_create(&p, &ea, &eb, &(struct pair_opts) { .sq = 4, .rq = 4, .sge = 1, .buf = SHORT });
+	p.conn.mtu = IBV_MTU_1024;
+	p.conn.timeout = TIMEOUT;
+	p.conn.rnr_retry = 7;
+	p.conn.min_rnr_timer = 1;
+	pair_connect(&p);
+	is(limit(p.qp[0], SLOW, 0), 0, "a slow rate");
+	timeouts = hw_counter(&ea, "local_ack_timeout_err");
+	pattern_fill(p.buf[0], 8, 0, SHORT);
+	if (pair_send(&p, 0, 1, 0, SHORT, SIG))
+		die("post_send");
+	ok(cq_quiet(p.scq[0], 1), "nobody is ready to receive");
+	if (pair_recv(&p, 1, 2, 0, SHORT))
+		die("post_recv");
+	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a message that was not taken at first is sent");
+	wc_is(p.rcq[1], 2, IBV_WC_SUCCESS, NULL, "and received");
+	is(pattern_check(p.buf[1], 8, 0, SHORT), -1, "its bytes");
+	is(hw_counter(&ea, "local_ack_timeout_err") - timeouts, 0, "acknowledgements that were missed");
+	pair_destroy(&p);
+}
+
 static const struct test tests[] = {
 	TEST(caps),
 	TEST(refused),
@@ -356,9 +406,11 @@ static const struct test tests[] = {
 	TEST(datagrams),
 	TEST(frames),
 	TEST(changed),
+	TEST(again),
 	TEST(reset),
 	TEST(flushed),
 	TEST(answers),
+	TEST(not_ready),
 };
 
 int main(int argc, char **argv)

@@ -16,7 +16,15 @@ struct sroce_create_ah_full_resp {
 	struct sroce_create_ah_resp drv;
 };
 
-static_assert(sizeof(struct sroce_create_ah_full_resp) ==
+struct sroce_query_device_full_resp {
+	struct ib_uverbs_ex_query_device_resp ibv_resp;
+	struct sroce_query_device_resp drv;
+};
+
+static_assert(sizeof(struct sroce_query_device_full_resp) ==
+	      sizeof(struct ib_uverbs_ex_query_device_resp) +
+	      sizeof(struct sroce_query_device_resp) &&
+	      sizeof(struct sroce_create_ah_full_resp) ==
 	      sizeof(struct ib_uverbs_create_ah_resp) +
 	      sizeof(struct sroce_create_ah_resp),
 	      "the kernel's answers do not follow each other");
@@ -38,32 +46,21 @@ static void sroce_hash_caps(struct ibv_rss_caps *caps)
 		IBV_RX_HASH_SRC_PORT_UDP | IBV_RX_HASH_DST_PORT_UDP;
 }
 
-/* Any rate that the attribute has room for, of whatever sends. */
-static void sroce_pacing_caps(struct ibv_packet_pacing_caps *caps, bool raw)
-{
-	caps->qp_rate_limit_min = 1;
-	caps->qp_rate_limit_max = UINT32_MAX;
-	caps->supported_qpts = 1U << IBV_QPT_RC | 1U << IBV_QPT_UC |
-			       1U << IBV_QPT_UD | 1U << IBV_QPT_XRC_SEND;
-	if (raw)
-		caps->supported_qpts |= 1U << IBV_QPT_RAW_PACKET;
-}
-
 int sroce_query_device(struct ibv_context *ibctx,
 		       const struct ibv_query_device_ex_input *input,
 		       struct ibv_device_attr_ex *attr, size_t attr_size)
 {
-	struct ib_uverbs_ex_query_device_resp resp;
+	struct sroce_query_device_full_resp resp = {};
 	size_t resp_size = sizeof(resp);
 	uint64_t ver;
 	int ret;
 
-	ret = ibv_cmd_query_device_any(ibctx, input, attr, attr_size, &resp,
-				       &resp_size);
+	ret = ibv_cmd_query_device_any(ibctx, input, attr, attr_size,
+				       &resp.ibv_resp, &resp_size);
 	if (ret)
 		return ret;
 
-	ver = resp.base.fw_ver;
+	ver = resp.ibv_resp.base.fw_ver;
 	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver),
 		 "%" PRIu64 ".%" PRIu64 ".%" PRIu64,
 		 ver >> 32, ver >> 16 & 0xffff, ver & 0xffff);
@@ -74,8 +71,11 @@ int sroce_query_device(struct ibv_context *ibctx,
 	if (attr_size >= offsetof(struct ibv_device_attr_ex,
 				  packet_pacing_caps) +
 			 sizeof(attr->packet_pacing_caps))
-		sroce_pacing_caps(&attr->packet_pacing_caps,
-				  resp.raw_packet_caps);
+		attr->packet_pacing_caps = (struct ibv_packet_pacing_caps) {
+			.qp_rate_limit_min = resp.drv.rate_min,
+			.qp_rate_limit_max = resp.drv.rate_max,
+			.supported_qpts = resp.drv.rate_qpts,
+		};
 	return 0;
 }
 

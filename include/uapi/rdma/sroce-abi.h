@@ -362,6 +362,20 @@ struct sroce_create_qp {
 	__u8 rx_hash_key[128];
 };
 
+/**
+ * struct sroce_query_device_resp - what the core's answer has no place for
+ * @rate_min: of a send queue, in thousands of bits a second (IB_QP_RATE_LIMIT)
+ * @rate_max: of a send queue
+ * @rate_qpts: bits of enum ib_qp_type that may have one; 0 for none at all
+ * @reserved: zero
+ */
+struct sroce_query_device_resp {
+	__u32 rate_min;
+	__u32 rate_max;
+	__u32 rate_qpts;
+	__u32 reserved;
+};
+
 /* Of zero size where there is none: of a shared receive queue, of one side. */
 struct sroce_create_qp_resp {
 	struct sroce_ring_map sq;
@@ -371,7 +385,7 @@ struct sroce_create_qp_resp {
 /**
  * struct sroce_modify_qp - driver data of a modify_qp with IB_QP_RATE_LIMIT, if any
  * @max_burst: bytes of packets that may leave at once, one packet at least; 0 for what the rate
- *	has in a fraction of a millisecond
+ *	has in some 1.2 ms
  * @reserved: zero
  */
 struct sroce_modify_qp {

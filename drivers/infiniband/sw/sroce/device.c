@@ -124,13 +124,25 @@ static u64 fw_ver(void)
 static int sroce_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 			      struct ib_udata *udata)
 {
-	const int err = sroce_no_udata(udata);
+	struct sroce_query_device_resp resp = {
+		/* any that the attribute has room for, of whatever sends */
+		.rate_min = 1,
+		.rate_max = U32_MAX,
+		.rate_qpts = BIT(IB_QPT_RC) | BIT(IB_QPT_UC) | BIT(IB_QPT_UD) |
+			     BIT(IB_QPT_XRC_INI),
+	};
+	int err;
 
+	if (!sroce_udata_clear(udata))
+		return -EOPNOTSUPP;
+	memset(attr, 0, sizeof(*attr));
+	if (sroce_raw_able(to_sdev(ibdev))) {
+		raw_attr(attr);
+		resp.rate_qpts |= BIT(IB_QPT_RAW_PACKET);
+	}
+	err = sroce_respond(udata, &resp, sizeof(resp));
 	if (err)
 		return err;
-	memset(attr, 0, sizeof(*attr));
-	if (sroce_raw_able(to_sdev(ibdev)))
-		raw_attr(attr);
 	attr->sys_image_guid = ibdev->node_guid;
 	/* not rdma_rxe's 0xffffff, whose faults SPDK works around */
 	attr->vendor_id = SROCE_VENDOR_ID;

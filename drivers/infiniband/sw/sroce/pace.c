@@ -13,11 +13,11 @@
  * Deployments", SIGCOMM 2015, section 3 and figure 7; names are theirs. It is
  * one for requests and responses. As long as nobody is notified, there is none.
  *
- * A program may set a rate of its own (ibv_modify_qp_rate_limit()), of any queue pair that sends. It is
- * the send queue's: what answers the peer's requests is not held back by it.
+ * A program may set a rate of its own (ibv_modify_qp_rate_limit()), of any queue pair that
+ * sends. It is the send queue's: what answers the peer's requests is not held back by it.
  *
- * Of the others unreliable queue pairs have none: their device's queue is all that holds
- * them back. Their packets have the traffic class that the program gave (RFC 8311:
+ * But for that, unreliable queue pairs have neither window nor rate: their device's queue is all
+ * that holds them back. Their packets have the traffic class that the program gave (RFC 8311:
  * ECT is for senders who heed a mark).
  */
 #include "sroce.h"
@@ -464,17 +464,25 @@ void sroce_pace_reset(struct sroce_qp *qp)
  * sroce_pace_cap - the program sets a rate
  * @qp: queue pair; the caller owns its send side, and looks at it again
  * @kbps: in thousands of bits a second, of packets as they are on Ethernet; 0 for none
- * @burst: bytes that may leave at once, one packet at least; 0 for what the rate has
+ * @burst: bytes that may leave at once, one packet at least; 0 for some 1.2 ms of the rate
+ *
+ * What has been sent is paid for by the new rate: who sets it often is held to it.
  */
 void sroce_pace_cap(struct sroce_qp *qp, u32 kbps, u32 burst)
 {
 	struct sroce_pace *p = &qp->pace;
+	const u64 cap = kbps * KBIT_BYTES;
+	u64 owed = 0;
+	ktime_t now;
 
 	spin_lock_bh(&p->lock);
-	WRITE_ONCE(p->cap, kbps * KBIT_BYTES);
+	now = ktime_get();
+	/* in nanobytes: of one turn, at whatever rate */
+	if (p->cap && ktime_after(p->cap_next, now))
+		owed = ktime_to_ns(ktime_sub(p->cap_next, now)) * p->cap;
+	WRITE_ONCE(p->cap_next, ktime_add_ns(now, cap ? div64_u64(owed, cap) : 0));
+	WRITE_ONCE(p->cap, cap);
 	WRITE_ONCE(p->cap_burst, burst);
-	/* what was sent by another rate has been paid for by that */
-	WRITE_ONCE(p->cap_next, 0);
 	set_limited(p, p->limited);
 	spin_unlock_bh(&p->lock);
 }
@@ -530,19 +538,21 @@ static void raise_for_time(const struct sroce_qp *qp, struct sroce_pace *p, ktim
 }
 
 /*
- * A window in a round trip: the queue pair is no faster, whatever its device is, and
- * to cut what is above that would slow nothing down. Responses have no window here, and are
- * what was marked, while some are owed.
+ * A window in a round trip, or what the program has set: the queue pair is no faster, whatever its
+ * device is, and to cut what is above that would slow nothing down. Responses have neither here,
+ * and are what was marked, while some are owed.
  */
 static u64 window_rate(const struct sroce_qp *qp)
 {
 	const u64 bytes = (u64)READ_ONCE(qp->sq.cwnd.pkts) *
 			  (READ_ONCE(qp->mtu) + PKT_OVERHEAD);
-	const u64 ns = READ_ONCE(qp->sq.srtt);
+	const u64 ns = READ_ONCE(qp->sq.srtt), cap = qp->pace.cap;
+	u64 rate;
 
 	if (READ_ONCE(qp->rq.num_owed))
 		return U64_MAX;
-	return ns ? max(div64_u64(bytes * NSEC_PER_SEC, ns), RATE_MIN) : U64_MAX;
+	rate = ns ? div64_u64(bytes * NSEC_PER_SEC, ns) : U64_MAX;
+	return max(cap ? min(rate, cap) : rate, RATE_MIN);
 }
 
 /* R_T = R_C, R_C = R_C * (1 - alpha / 2), and all counts of raises begin anew. */
@@ -707,17 +717,27 @@ u32 sroce_pace_quantum(const struct sroce_qp *qp, bool response)
 	return burst ? min(pkts, max(burst / size, 1U)) : pkts;
 }
 
-/* By the program's rate @all bytes are sent, from @now or when they were due. */
-static void spend_cap(struct sroce_pace *p, ktime_t now, u64 all)
+/**
+ * sroce_pace_spend_cap - requests of a queue pair whose program has set a rate have left
+ * @qp: queue pair
+ * @bytes: of them on Ethernet
+ */
+void sroce_pace_spend_cap(struct sroce_qp *qp, u32 bytes)
 {
-	const ktime_t from = p->cap_burst ? now : ktime_sub_ns(now, CAP_CREDIT_NS);
+	struct sroce_pace *p = &qp->pace;
+	ktime_t from;
 
-	WRITE_ONCE(p->cap_next, ktime_add_ns(max(p->cap_next, from),
-					     div64_u64(all * NSEC_PER_SEC, p->cap)));
+	spin_lock_bh(&p->lock);
+	if (p->cap) {
+		from = ktime_sub_ns(ktime_get(), p->cap_burst ? 0 : CAP_CREDIT_NS);
+		WRITE_ONCE(p->cap_next, ktime_add_ns(max(p->cap_next, from),
+						     div64_u64((u64)bytes * NSEC_PER_SEC, p->cap)));
+	}
+	spin_unlock_bh(&p->lock);
 }
 
 /**
- * sroce_pace_spend - something was sent by a queue pair that has a rate
+ * sroce_pace_spend - something was sent by a queue pair that was notified
  * @qp: queue pair
  * @pkts: packets
  * @bytes: of their payload
@@ -726,14 +746,12 @@ static void spend_cap(struct sroce_pace *p, ktime_t now, u64 all)
 void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response)
 {
 	struct sroce_pace *p = &qp->pace;
-	const u64 all = bytes + (u64)pkts * overhead(qp);
+	const u64 all = bytes + (u64)pkts * PKT_OVERHEAD;
 	ktime_t now;
 
 	spin_lock_bh(&p->lock);
 	now = ktime_get();
 	WRITE_ONCE(p->answered, response);
-	if (p->cap && !response)
-		spend_cap(p, now, all);
 	if (p->limited) {
 		if (ktime_before(p->next, now))
 			p->next = now;

@@ -1025,7 +1025,7 @@ static u32 resources(u8 max_dest_rd_atomic)
 	return max_dest_rd_atomic ? roundup_pow_of_two(max_dest_rd_atomic) : 0;
 }
 
-/* @burst: as in struct sroce_modify_qp. Return: 0, an errno, or -EAGAIN if the state has changed. */
+/* @burst: as in struct sroce_modify_qp. Return: 0, an errno; -EAGAIN if the state has changed. */
 static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int mask, u32 burst)
 {
 	enum ib_qp_state cur = READ_ONCE(qp->state);

@@ -330,9 +330,13 @@ static void set_deadlines(struct sroce_qp *qp)
 		sq->repair.probe_due = KTIME_MAX;
 		return;
 	}
-	if (sq->deadline != KTIME_MAX && sq->repair.probe_due != KTIME_MAX)
+	now = READ_ONCE(qp->pace.paced) ? ktime_get() : 0;
+	/* what is to be sent again has all of its time from when it may be */
+	if (now && out && sroce_repair_kept_back(qp, now))
+		sq->deadline = ack_deadline(qp, sroce_pace_due(qp, false));
+	else if (sq->deadline != KTIME_MAX && sq->repair.probe_due != KTIME_MAX)
 		return;
-	now = ktime_get();
+	now = now ?: ktime_get();
 	if (sq->deadline == KTIME_MAX)
 		sq->deadline = ack_deadline(qp, now);
 	if (out)

@@ -34,10 +34,11 @@
  */
 #define REFUSALS_MAX		64
 
-/* Packets, their payload, and those of them that had been sent before */
+/* Packets, their payload, all of them on Ethernet, and those of them that had been sent before */
 struct send_count {
 	u32 pkts;
 	u32 bytes;
+	u32 wire;
 	u32 again;
 };
 
@@ -61,6 +62,12 @@ struct send_turn {
 	bool again;			/* the last packet has been sent before */
 	bool idle;			/* the ring has been found empty */
 };
+
+/* A frame of @len bytes on Ethernet: what is short is padded, and all is checked. */
+static u32 frame_on_wire(u32 len)
+{
+	return max_t(u32, len, ETH_ZLEN) + ETH_FCS_LEN;
+}
 
 /* From the copy to packets */
 
@@ -329,6 +336,7 @@ static void send_taken(struct send_turn *turn)
 		sq->psn_left = turn->end;
 	turn->left.pkts += turn->written.pkts;
 	turn->left.bytes += turn->written.bytes;
+	turn->left.wire += turn->written.wire;
 	turn->left.again += turn->written.again;
 	turn->written = (struct send_count) {};
 	if (turn->swept)
@@ -513,6 +521,14 @@ static void put_headers(const struct send_turn *turn, u16 flags, u32 off, u8 *p)
 		wire_put32(p, wqe->imm_data);
 }
 
+/* The packet that was written last, on Ethernet, but for a VLAN's tag. */
+static u32 packet_on_wire(const struct sroce_burst *b)
+{
+	const u32 ip = b->ipv6 ? WIRE_IP6_LEN : WIRE_IP4_LEN;
+
+	return frame_on_wire(ETH_HLEN + ip + WIRE_UDP_LEN + b->last_len);
+}
+
 /* A packet is in the burst, with @payload bytes: @psns from psn_nxt on are used. */
 static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, bool last)
 {
@@ -528,6 +544,7 @@ static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, b
 	}
 	turn->written.pkts++;
 	turn->written.bytes += payload;
+	turn->written.wire += packet_on_wire(&turn->burst);
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
 	turn->owes = !ask && (turn->owes || (last && !turn->alone));
@@ -601,13 +618,14 @@ static void ask_late(struct send_turn *turn)
 /*
  * An acknowledgement is asked for several times a window, and at the end of the last message
  * of a turn; at a rate, as often as something leaves, or nothing would be heard for so long
- * that it is taken for lost.
+ * that it is taken for lost. @budget: what the turn may send besides.
  */
-static bool ask_now(struct sroce_qp *qp)
+static bool ask_now(const struct sroce_qp *qp, u32 budget)
 {
 	const struct sroce_sq *sq = &qp->sq;
 
-	return sq->rnr_probe || sq->unasked + 1 >= min(sq->cwnd.ask, sroce_pace_burst(qp, false));
+	return sq->rnr_probe || (READ_ONCE(qp->pace.paced) && !budget) ||
+	       sq->unasked + 1 >= min(sq->cwnd.ask, sroce_pace_burst(qp, false));
 }
 
 /*
@@ -628,7 +646,7 @@ static enum send_result send_middles(struct send_turn *turn)
 		return SENT;
 	while (turn->budget && ++k < swqe->num_pkts && sroce_burst_fits(&turn->burst, len) &&
 	       flight_open(qp)) {
-		const bool ask = ask_now(qp);
+		const bool ask = ask_now(qp, turn->budget - 1);
 		enum send_result res;
 		u8 *p;
 
@@ -691,7 +709,8 @@ static struct send_pkt next_packet(const struct send_turn *turn)
 	if (turn->alone)
 		pkt.ask = wire_psn_diff(turn->ask_psn, sq->psn_nxt) < (s32)pkt.psns;
 	else
-		pkt.ask = (pkt.last && !more_follows(turn)) || ask_now(qp);
+		pkt.ask = (pkt.last && !more_follows(turn)) ||
+			  ask_now(qp, turn->budget);
 	return pkt;
 }
 
@@ -844,7 +863,7 @@ static enum send_result send_frame(struct send_turn *turn)
 	default:
 		sq->refusals = 0;
 		sroce_qp_count(qp, TX_RAW);
-		sroce_pace_sent(qp, 1, swqe->length, false);
+		turn->left.wire += frame_on_wire(swqe->length);
 	}
 	next_request(sq);
 	sroce_send_complete(qp, IB_WC_SUCCESS);
@@ -1276,6 +1295,8 @@ static void count_left(struct send_turn *turn)
 		sroce_qp_count_add(qp, TX_BYTES, turn->left.bytes);
 		sroce_pace_sent(qp, turn->left.pkts, turn->left.bytes, false);
 	}
+	if (unlikely(READ_ONCE(qp->pace.cap)) && turn->left.wire)
+		sroce_pace_spend_cap(qp, turn->left.wire);
 	if (unlikely(turn->left.again))
 		sroce_qp_count_add(qp, RETRANSMITTED, turn->left.again);
 }
@@ -1284,6 +1305,7 @@ static void send_packets(struct send_turn *turn)
 {
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
+	const u32 budget = turn->budget;
 	enum send_result res = SENT;
 	u32 later;
 
@@ -1292,6 +1314,9 @@ static void send_packets(struct send_turn *turn)
 	if (unlikely(sq->repair.due || sq->repair.hold || sq->sweep.due))
 		res = sroce_pace_open(qp, SROCE_SQ_BLOCKED, &sq->flags) ? send_repair(turn) :
 									  SEND_STOP;
+	/* by a rate, that was some of the turn's */
+	if (unlikely(READ_ONCE(qp->pace.paced)))
+		turn->budget = min(turn->budget, budget - min(budget, turn->left.pkts));
 	/* the rest is for the next acknowledgement: one has been asked for among these */
 	later = turn->budget - min(turn->budget, sroce_cwnd_burst(qp));
 	turn->budget -= later;

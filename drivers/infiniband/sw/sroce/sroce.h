@@ -1009,7 +1009,7 @@ struct sroce_cwnd {
  * @bytes: since then
  * @next: when a packet may be sent
  * @cap: bytes a second, by the program (IB_QP_RATE_LIMIT): of requests alone; 0 for none
- * @cap_burst: bytes that may leave at once by that; 0 for QUANTUM_NS's
+ * @cap_burst: bytes that may leave at once by that; 0 for those of QUANTUM_NS and CAP_CREDIT_NS
  * @cap_next: when a request's packet may be sent by that
  * @timer: fires when somebody who waits may send
  * @answered: the responder has sent last
@@ -1500,7 +1500,7 @@ struct sroce_rq {
 struct sroce_qp {
 	struct ib_qp ibqp;
 
-	/* a line: what every packet looks at, of either side; and @lock and @limited of @pace */
+	/* a line: what every packet looks at, of either side; and @lock and @paced of @pace */
 	struct sroce_dev *sdev ____cacheline_aligned;
 	struct sroce_qpn *num;
 	struct sroce_stats __percpu *stats;
@@ -2362,6 +2362,7 @@ void sroce_pace_until(struct sroce_qp *qp, ktime_t when, int bit, unsigned long 
 ktime_t sroce_pace_due(const struct sroce_qp *qp, bool response);
 u32 sroce_pace_quantum(const struct sroce_qp *qp, bool response);
 void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response);
+void sroce_pace_spend_cap(struct sroce_qp *qp, u32 bytes);
 
 /**
  * sroce_pace_open - may a queue pair send now, as far as its rate goes?
@@ -2376,10 +2377,13 @@ static inline bool sroce_pace_open(struct sroce_qp *qp, int bit, unsigned long *
 	return likely(!READ_ONCE(qp->pace.paced)) || sroce_pace_wait(qp, bit, flags);
 }
 
-/* Is the oldest packet to be sent again, and has not been yet, as the rate does not let it? */
+/* Is something to be sent again, and has not been yet, as the rate does not let it? */
 static inline bool sroce_repair_kept_back(const struct sroce_qp *qp, ktime_t now)
 {
-	return qp->sq.repair.due && READ_ONCE(qp->pace.paced) &&
+	const struct sroce_sq *sq = &qp->sq;
+
+	return READ_ONCE(qp->pace.paced) &&
+	       (sq->repair.due || sq->sweep.due || sq->psn_nxt == sq->psn_una) &&
 	       ktime_before(now, sroce_pace_due(qp, false));
 }
 
@@ -2392,7 +2396,7 @@ static inline u32 sroce_pace_burst(const struct sroce_qp *qp, bool response)
 /* So much has been sent. */
 static inline void sroce_pace_sent(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response)
 {
-	if (unlikely(READ_ONCE(qp->pace.paced)))
+	if (unlikely(READ_ONCE(qp->pace.limited)))
 		sroce_pace_spend(qp, pkts, bytes, response);
 }
 
