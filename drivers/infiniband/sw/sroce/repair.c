@@ -447,11 +447,6 @@ void sroce_repair_arm(struct sroce_qp *qp, ktime_t now)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_repair *r = &sq->repair;
 
-	/* no look before the rate lets it */
-	if (sroce_repair_kept_back(qp, now)) {
-		r->probe_due = sroce_pace_due(qp, false);
-		return;
-	}
 	/* it has not left: what holds it back tells when it may, and its probe is due after that */
 	if (r->due)
 		return;

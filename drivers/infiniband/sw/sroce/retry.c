@@ -240,7 +240,7 @@ void sroce_retry_run(struct sroce_qp *qp)
 			return;
 		}
 		/* its answer is not late */
-		if (sroce_repair_kept_back(qp, now))
+		if (sroce_repair_kept_until(qp, now))
 			return;
 		sroce_qp_count(qp, ACK_TIMEOUT);
 		timeout(qp, now);
@@ -310,6 +310,24 @@ void sroce_retry_no_route(struct sroce_qp *qp)
 	qp->sq.backoff = ktime_add_ms(ktime_get(), ROUTE_MS);
 }
 
+/*
+ * What a rate keeps back has all of its time from when it may leave: then it is not late, and no
+ * look is due before. Return: it is so.
+ */
+static bool keep_back(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	const ktime_t until = unlikely(READ_ONCE(qp->pace.paced)) ?
+			      sroce_repair_kept_until(qp, ktime_get()) : 0;
+
+	if (!until)
+		return false;
+	sq->deadline = ack_deadline(qp, until);
+	/* when all has been sent again, its probe is due after that */
+	sq->repair.probe_due = sq->repair.due ? until : KTIME_MAX;
+	return true;
+}
+
 /* What is waited for, and how long. */
 static void set_deadlines(struct sroce_qp *qp)
 {
@@ -330,13 +348,11 @@ static void set_deadlines(struct sroce_qp *qp)
 		sq->repair.probe_due = KTIME_MAX;
 		return;
 	}
-	now = READ_ONCE(qp->pace.paced) ? ktime_get() : 0;
-	/* what is to be sent again has all of its time from when it may be */
-	if (now && out && sroce_repair_kept_back(qp, now))
-		sq->deadline = ack_deadline(qp, sroce_pace_due(qp, false));
-	else if (sq->deadline != KTIME_MAX && sq->repair.probe_due != KTIME_MAX)
+	if (out && keep_back(qp))
 		return;
-	now = now ?: ktime_get();
+	if (sq->deadline != KTIME_MAX && sq->repair.probe_due != KTIME_MAX)
+		return;
+	now = ktime_get();
 	if (sq->deadline == KTIME_MAX)
 		sq->deadline = ack_deadline(qp, now);
 	if (out)

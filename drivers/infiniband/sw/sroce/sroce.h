@@ -2377,14 +2377,20 @@ static inline bool sroce_pace_open(struct sroce_qp *qp, int bit, unsigned long *
 	return likely(!READ_ONCE(qp->pace.paced)) || sroce_pace_wait(qp, bit, flags);
 }
 
-/* Is something to be sent again, and has not been yet, as the rate does not let it? */
-static inline bool sroce_repair_kept_back(const struct sroce_qp *qp, ktime_t now)
+/*
+ * Until when is the oldest packet that is out, or all, to be sent again and kept back by a rate?
+ * Return: that time, which is after @now; 0 if there is nothing to wait for.
+ */
+static inline ktime_t sroce_repair_kept_until(const struct sroce_qp *qp, ktime_t now)
 {
 	const struct sroce_sq *sq = &qp->sq;
+	ktime_t due;
 
-	return READ_ONCE(qp->pace.paced) &&
-	       (sq->repair.due || sq->sweep.due || sq->psn_nxt == sq->psn_una) &&
-	       ktime_before(now, sroce_pace_due(qp, false));
+	if (likely(!READ_ONCE(qp->pace.paced)) ||
+	    (!sq->repair.due && sq->psn_nxt != sq->psn_una))
+		return 0;
+	due = sroce_pace_due(qp, false);
+	return ktime_before(now, due) ? due : 0;
 }
 
 /* Packets that may leave at once, of the requester's or @response's. */
