@@ -310,6 +310,7 @@ static void key_gone(void)
 	struct ibv_mr *mr = mr_make(&eb, PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	uint8_t body[RETH_LEN + SHORT], *at = mr->addr;
 	struct ibv_async_event ev;
+	long long errors;
 	struct pair p;
 	double begin;
 
@@ -329,12 +330,14 @@ static void key_gone(void)
 	if (ibv_dereg_mr(mr))
 		die("dereg_mr");
 	memset(body, 0x5a, sizeof(body));
+	errors = hw_counter(&eb, "resp_cqe_error");
 	forge_pkt(fd, &p, 0, WRITE_LAST_IMM, p.psn[0] + 1, body, 4 + SHORT);
 	wc_is(p.rcq[1], 1, IBV_WC_REM_ACCESS_ERR, NULL, "its region is gone: the request that was taken");
 	wc_is(p.rcq[1], 2, IBV_WC_WR_FLUSH_ERR, NULL, "and the next one");
 	is_state(p.qp[1], IBV_QPS_ERR, "the queue pair");
 	ok(!event_wait(&eb, &ev, 0.3), "there is no event besides");
 	ok(all_are(at + SHORT, 0, PAGE - SHORT), "nothing more was written");
+	is(hw_counter(&eb, "resp_cqe_error") - errors, 1, "the request that was taken is counted, and not the flushed one");
 	free(at);
 	pair_destroy(&p);
 	close(fd);

@@ -90,6 +90,7 @@ static struct ibv_send_wr request(struct pair *p, const struct op *op, struct ib
 static void fails(struct pair *p, const struct ibv_send_wr *wr, int status, const char *fmt,
 		  const char *name, const char *what)
 {
+	long long errors = hw_counter(&ea, "req_cqe_error");
 	char title[128];
 	int err;
 
@@ -109,6 +110,7 @@ static void fails(struct pair *p, const struct ibv_send_wr *wr, int status, cons
 	wc_is(p->scq[0], 3, IBV_WC_WR_FLUSH_ERR, NULL, "the one after");
 	wc_is(p->scq[0], 4, IBV_WC_WR_FLUSH_ERR, NULL, "and the next");
 	is_state(p->qp[0], IBV_QPS_ERR, "the requester");
+	is(hw_counter(&ea, "req_cqe_error") - errors, 1, "of which one is counted");
 }
 
 /* --- by the requester itself ---------------------------------------------------- */

@@ -681,8 +681,10 @@ void sroce_ack_packet(struct sroce_qp *qp, struct sroce_rx *rx)
 	struct wire_pkt *pkt = &rx->pkt;
 	struct sroce_sq *sq = &qp->sq;
 
-	if (state != IB_QPS_RTS && state != IB_QPS_SQD)
+	if (state != IB_QPS_RTS && state != IB_QPS_SQD) {
+		sroce_qp_count(qp, RX_WRONG_STATE);
 		return;
+	}
 	trace_sroce_ack(qp, pkt->psn, pkt->syndrome);
 	/* older than anything outstanding, or of what was never sent: 9.7.5.2.1 */
 	if (wire_psn_diff(pkt->psn, sq->psn_una) < 0 ||

@@ -172,6 +172,8 @@ static void recv_complete_err(struct sroce_qp *qp, enum ib_wc_status status)
 		.opcode = qp->rq.tm ? SROCE_WC_TM_RECV : SROCE_WC_RECV,
 	};
 
+	if (status != IB_WC_WR_FLUSH_ERR)
+		sroce_qp_count(qp, RESP_CQE_ERR);
 	if (qp->rq.tm)
 		sroce_tm_abort(qp);
 	qp->rq.op = SROCE_RECV_IDLE;

@@ -182,6 +182,8 @@ static enum sroce_cq_result request_done(struct sroce_qp *qp, enum ib_wc_status 
 		if (swqe->sent && takes_resource(&sroce_send_ops[wqe->opcode]))
 			sq->num_rd--;
 	}
+	if (status && status != IB_WC_WR_FLUSH_ERR)
+		sroce_qp_count(qp, REQ_CQE_ERR);
 	if (sq->tagged)
 		tell = sroce_tm_sent(&cqe);
 	sq->una += swqe->num_blocks;

@@ -65,6 +65,8 @@
 	X(RX_RAW, "rx_raw_packets")					\
 	X(RX_RAW_DROP, "rx_steering_drops")				\
 	X(LOCAL_LENGTH, "resp_local_length_error")			\
+	X(REQ_CQE_ERR, "req_cqe_error")					\
+	X(RESP_CQE_ERR, "resp_cqe_error")				\
 	X(DOORBELLS, "doorbells")					\
 	X(POLL_DOORBELLS, "poll_doorbells")				\
 	X(CQ_OVERFLOW, "cq_overflows")
