@@ -870,6 +870,7 @@ static void notified_much(void)
 {
 	const uint32_t len = 4 * LEN;
 	double without, with = 0, after;
+	unsigned int lost;
 	int times = 0;
 	pthread_t thread;
 	struct pair p;
@@ -879,6 +880,7 @@ static void notified_much(void)
 	transfer(&p, len, "to warm up");
 	without = transfer(&p, len, "without");
 	mark();
+	relay_lost();
 	flooder.p = &p;
 	flooder.stop = false;
 	if (pthread_create(&thread, NULL, flood_cnps, NULL))
@@ -894,7 +896,10 @@ static void notified_much(void)
 	     since(0, CNPS), with * 1e3, times, after * 1e3);
 	between(since(0, CNPS), 100, 100000000, "notifications");
 	ok(with > 2, "slower by the rate");
-	is(since(0, TIMEOUTS), 0, "no timeout");
+	lost = relay_lost();
+	diag("%u frames found no room on the wire", lost);
+	/* answers to all probes may have been among them */
+	between(since(0, TIMEOUTS), 0, lost ? 8 : 0, "timeouts");
 	works(&p, "after");
 	pair_destroy(&p);
 }

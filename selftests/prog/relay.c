@@ -4,7 +4,7 @@
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <netpacket/packet.h>
+#include <linux/if_packet.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -259,6 +259,21 @@ static void *wire_thread(void *arg)
 		release();
 	}
 	return arg;
+}
+
+unsigned int relay_lost(void)
+{
+	struct tpacket_stats stats;
+	unsigned int lost = 0;
+
+	for (int i = 0; i < 2; i++) {
+		socklen_t len = sizeof(stats);
+
+		if (getsockopt(wire_fd[i], SOL_PACKET, PACKET_STATISTICS, &stats, &len))
+			die("PACKET_STATISTICS");
+		lost += stats.tp_drops;
+	}
+	return lost;
 }
 
 void relay_up(void)

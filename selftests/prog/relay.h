@@ -34,5 +34,7 @@ unsigned int relay_waited(void);
 /* RoCE packets since relay_clear() */
 unsigned int relay_carried(unsigned int way);
 unsigned int relay_dropped(void);
+/* Frames for which there was no room, since this was asked last: nobody has named them */
+unsigned int relay_lost(void);
 
 #endif
