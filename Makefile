@@ -131,7 +131,8 @@ define remove_from_dkms
 endef
 
 install-module:
-	@[ -f '$(BUILD)/sroce.ko' ] || $(MAKE) modules
+	@[ -f '$(BUILD)/sroce.ko' ] && [ -z "$$(find '$(top)/$(src)' '$(top)/include' -type f -newer '$(BUILD)/sroce.ko' -print -quit)" ] || \
+		$(MAKE) modules
 	$(remove_from_dkms)
 	$(step) INSTALL '$(DESTDIR)$(moddir)/$(release)/updates/sroce.ko'
 	@install -D -m 644 '$(BUILD)/sroce.ko' '$(DESTDIR)$(moddir)/$(release)/updates/sroce.ko'
