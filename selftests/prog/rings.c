@@ -869,9 +869,14 @@ static void versions(void)
 		.hdr = { .command = 0x80000000 | IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
 			 .in_words = sizeof(query.in) / 8,
 			 .out_words = sizeof(struct ib_uverbs_ex_query_device_resp) / 8 },
-		.ex = { .provider_in_words = 1, .provider_out_words = 2 },
+		.ex = { .provider_in_words = 1,
+			.provider_out_words = (sizeof(struct sroce_query_device_resp) + 16) / 8 },
 	};
-	struct { struct ib_uverbs_ex_query_device_resp core; uint8_t more[16]; } query_resp;
+	struct {
+		struct ib_uverbs_ex_query_device_resp core;
+		struct sroce_query_device_resp ours;
+		uint8_t more[16 + 8];
+	} query_resp;
 
 	is(verb(IB_USER_VERBS_CMD_ALLOC_PD, &pd, sizeof(pd), &pd_resp, 4 + 16), 0,
 	   "a newer provider: a request that is zero");
@@ -896,8 +901,10 @@ static void versions(void)
 	query.ex.response = (uintptr_t)&query_resp;
 	memset(&query_resp, 0xff, sizeof(query_resp));
 	ok(write(ea.ctx->cmd_fd, &query, sizeof(query)) == sizeof(query) &&
-	   query_resp.core.base.max_qp > 0 && all_are(query_resp.more, 0, 16),
+	   query_resp.core.base.max_qp > 0 && query_resp.ours.rate_max,
 	   "query_device, with room for what there is not");
+	ok(all_are(query_resp.more, 0, 16) && all_are(query_resp.more + 16, 0xff, 8),
+	   "that is zeroed, and no more");
 	is(!!(core_support() & CORE_SUPPORT_ROBUST_UDATA), udata_has_rules(),
 	   "programs are told so, by a kernel that asks");
 }
