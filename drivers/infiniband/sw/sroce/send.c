@@ -69,6 +69,15 @@ static u32 frame_on_wire(u32 len)
 	return max_t(u32, len, ETH_ZLEN) + ETH_FCS_LEN;
 }
 
+/* A burst's packets on Ethernet, but for a VLAN's tag: all are as long but the last. */
+static u32 burst_on_wire(const struct sroce_burst *b)
+{
+	const u32 headers = ETH_HLEN + (b->ipv6 ? WIRE_IP6_LEN : WIRE_IP4_LEN) + WIRE_UDP_LEN;
+
+	return (b->num_pkts - 1) * frame_on_wire(headers + b->seg_len) +
+	       frame_on_wire(headers + b->last_len);
+}
+
 /* From the copy to packets */
 
 static void next_sge(struct sroce_sq *sq)
@@ -373,6 +382,8 @@ static enum send_result send_burst(struct send_turn *turn)
 	if (!turn->started)
 		return SENT;
 	sroce_burst_seal(&turn->burst);
+	if (unlikely(READ_ONCE(qp->pace.cap)) && turn->written.pkts)
+		turn->written.wire = burst_on_wire(&turn->burst);
 	if (turn->av) {
 		av_unlock(turn->av);
 		turn->started = false;
@@ -521,14 +532,6 @@ static void put_headers(const struct send_turn *turn, u16 flags, u32 off, u8 *p)
 		wire_put32(p, wqe->imm_data);
 }
 
-/* The packet that was written last, on Ethernet, but for a VLAN's tag. */
-static u32 packet_on_wire(const struct sroce_burst *b)
-{
-	const u32 ip = b->ipv6 ? WIRE_IP6_LEN : WIRE_IP4_LEN;
-
-	return frame_on_wire(ETH_HLEN + ip + WIRE_UDP_LEN + b->last_len);
-}
-
 /* A packet is in the burst, with @payload bytes: @psns from psn_nxt on are used. */
 static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, bool last)
 {
@@ -544,7 +547,6 @@ static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, b
 	}
 	turn->written.pkts++;
 	turn->written.bytes += payload;
-	turn->written.wire += packet_on_wire(&turn->burst);
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
 	turn->owes = !ask && (turn->owes || (last && !turn->alone));
