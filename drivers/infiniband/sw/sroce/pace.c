@@ -118,6 +118,7 @@ void sroce_cwnd_reset(struct sroce_qp *qp)
 	set_pkts(qp, SROCE_SEND_WINDOW / qp->mtu);
 	w->full = false;
 	w->num_rtt = 0;
+	w->timeouts = 0;
 	w->lost = 0;
 	w->rtt_least[0] = U64_MAX;
 	w->rtt_least[1] = U64_MAX;
@@ -297,6 +298,7 @@ void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns)
 	u32 limit;
 
 	note_rtt(w, max(ns, 1ULL), max(wire_psn_diff(arrived(&qp->sq), w->rtt_arrived), 0));
+	w->timeouts = 0;
 	w->lost = 0;
 	if (!w->full) {
 		/* it may have become faster */
@@ -328,10 +330,11 @@ static void shrink(struct sroce_qp *qp, u32 pkts, u32 ssthresh)
 	w->cut = ktime_get();
 	set_pkts(qp, max(pkts, WINDOW_MIN));
 	w->recover = qp->sq.psn_nxt;
-	/* what was measured until now is of the window as it was */
+	/* what was measured until now is of the window as it was; too long is better than nothing */
 	w->num_rtt = 0;
 	w->lost = 0;
-	qp->sq.rtt_start = 0;
+	if (qp->sq.srtt || w->timeouts < 2)
+		qp->sq.rtt_start = 0;
 	trace_sroce_cwnd(qp, true);
 }
 
@@ -386,8 +389,9 @@ void sroce_cwnd_acked(struct sroce_qp *qp, u32 pkts)
  */
 void sroce_cwnd_timeout(struct sroce_qp *qp)
 {
-	const struct sroce_sq *sq = &qp->sq;
+	struct sroce_sq *sq = &qp->sq;
 
+	sq->cwnd.timeouts = min(sq->cwnd.timeouts + 1, U8_MAX);
 	if (sq->sweep.arrived || sq->kept.num)
 		shrink(qp, sq->cwnd.pkts * 7 / 10, sq->cwnd.pkts * 7 / 10);
 	else

@@ -19,17 +19,25 @@ static const u32 rnr_timer[32] = {
 	1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 };
 
+/* A requester may take up to four times the local ACK timeout (9.7.6.1.3) */
+#define TIMEOUT_SHIFT	2U
+
 /*
- * A requester may take up to four times the local ACK timeout T (9.7.6.1.3): the first time
- * is T, and each in a row twice the last until that. A peer that is slow or short of
- * CPU gets 27 T of the usual 7 retries, and a lost packet costs no more than T.
+ * The first time is the timeout T, and each in a row twice the last until four T: a peer that is
+ * slow or short of CPU gets 27 T of the usual 7 retries, and a lost packet costs no more than T.
+ * Where a queue makes the round trip longer than T, that is waited for. Until it has been
+ * measured, the longer time stays (RFC 6298, section 5.7): by T, every window would be late.
  */
 static ktime_t ack_deadline(const struct sroce_qp *qp, ktime_t now)
 {
-	const u32 in_a_row = qp->retry_cnt - qp->sq.retry_left;
+	const struct sroce_sq *sq = &qp->sq;
+	const u32 in_a_row = max_t(u32, qp->retry_cnt - sq->retry_left, sq->cwnd.timeouts);
 	const u64 timeout = qp_ack_timeout_ns(qp);
+	const u64 rtt = min(sq->srtt + 4 * sq->rttvar, timeout << TIMEOUT_SHIFT);
 
-	return timeout ? ktime_add_ns(now, timeout << min(in_a_row, 2U)) : KTIME_MAX;
+	if (!timeout)
+		return KTIME_MAX;
+	return ktime_add_ns(now, max(timeout << min(in_a_row, TIMEOUT_SHIFT), rtt));
 }
 
 /* The next deadline; KTIME_MAX for none. */

@@ -966,6 +966,7 @@ struct sroce_sweep {
  * @pkts: so many
  * @full: it has held packets back since the last round trip was measured
  * @sparing: a slow queue has overflowed lately: little leaves at a time
+ * @timeouts: in a row; since then, no round trip was measured
  * @span_end: when a new one begins
  * @rtt_least: the shortest of this span of time, and of the one before
  * @rtt: the last round trips, in nanoseconds
@@ -985,6 +986,7 @@ struct sroce_cwnd {
 	u32 pkts;
 	bool full;
 	bool sparing;
+	u8 timeouts;
 	ktime_t span_end;
 	u64 rtt_least[2];
 	u64 rtt[SROCE_CWND_RTTS];
