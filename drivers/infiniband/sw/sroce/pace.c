@@ -466,7 +466,7 @@ void sroce_pace_reset(struct sroce_qp *qp)
 
 /**
  * sroce_pace_cap - the program sets a rate
- * @qp: queue pair; the caller owns its send side, and looks at it again
+ * @qp: queue pair; the caller owns its send side
  * @kbps: in thousands of bits a second, of packets as they are on Ethernet; 0 for none
  * @burst: bytes that may leave at once, one packet at least; 0 for some 1.2 ms of the rate
  *
@@ -477,12 +477,10 @@ void sroce_pace_cap(struct sroce_qp *qp, u32 kbps, u32 burst)
 	struct sroce_pace *p = &qp->pace;
 	const u64 cap = kbps * KBIT_BYTES;
 	u64 owed = 0;
-	bool kept;
 	ktime_t now;
 
 	spin_lock_bh(&p->lock);
 	now = ktime_get();
-	kept = sroce_repair_kept_until(qp, now);
 	/* in nanobytes: of one turn, at whatever rate */
 	if (p->cap && ktime_after(p->cap_next, now))
 		owed = ktime_to_ns(ktime_sub(p->cap_next, now)) * p->cap;
@@ -490,11 +488,6 @@ void sroce_pace_cap(struct sroce_qp *qp, u32 kbps, u32 burst)
 	WRITE_ONCE(p->cap, cap);
 	WRITE_ONCE(p->cap_burst, burst);
 	set_limited(p, p->limited);
-	/* it may leave at another time now, from which they have to count */
-	if (kept) {
-		qp->sq.deadline = KTIME_MAX;
-		qp->sq.repair.probe_due = KTIME_MAX;
-	}
 	spin_unlock_bh(&p->lock);
 }
 

@@ -1087,7 +1087,7 @@ static int modify_locked(struct sroce_qp *qp, const struct ib_qp_attr *attr, int
 		if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
 			res = set_resources(qp, res, num_res);
 		if (mask & IB_QP_RATE_LIMIT)
-			sroce_pace_cap(qp, attr->rate_limit, burst);
+			sroce_retry_cap(qp, attr->rate_limit, burst);
 		if (mask & IB_QP_STATE)
 			set_state(qp, next);
 	} else {

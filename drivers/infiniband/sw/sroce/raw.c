@@ -77,16 +77,13 @@ static bool reserved_clear(const struct sroce_create_qp *req)
 /* A queue pair over an indirection table receives, and that is all. */
 static int rss_create(struct sroce_qp *qp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
-	struct sroce_create_qp req = {};
+	struct sroce_create_qp req;
 	struct sroce_rss *rss;
 	int err;
 
 	if (init->send_cq || init->cap.max_send_wr || init->create_flags)
 		return -EOPNOTSUPP;
-	if (udata->inlen > sizeof(req) && !ib_is_udata_cleared(udata, sizeof(req),
-							       udata->inlen - sizeof(req)))
-		return -EOPNOTSUPP;
-	err = ib_copy_from_udata(&req, udata, min(sizeof(req), udata->inlen));
+	err = sroce_request(udata, &req, sizeof(req));
 	if (err)
 		return err;
 	if (!reserved_clear(&req))

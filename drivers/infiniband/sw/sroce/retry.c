@@ -336,6 +336,24 @@ static bool keep_back(struct sroce_qp *qp)
 	return true;
 }
 
+/**
+ * sroce_retry_cap - the program sets a rate, and what the one before keeps back is not late
+ * @qp: queue pair; the caller owns its send side, and looks at it again
+ * @kbps: as of sroce_pace_cap()
+ * @burst: as of sroce_pace_cap()
+ */
+void sroce_retry_cap(struct sroce_qp *qp, u32 kbps, u32 burst)
+{
+	const bool kept = sroce_repair_kept_until(qp, ktime_get());
+
+	sroce_pace_cap(qp, kbps, burst);
+	/* it may leave at another time now, from which they have to count */
+	if (kept) {
+		qp->sq.deadline = KTIME_MAX;
+		qp->sq.repair.probe_due = KTIME_MAX;
+	}
+}
+
 /* What is waited for, and how long. */
 static void set_deadlines(struct sroce_qp *qp)
 {

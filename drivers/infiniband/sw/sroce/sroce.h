@@ -2420,6 +2420,7 @@ void sroce_retry_nak(struct sroce_qp *qp);
 void sroce_retry_time(struct sroce_qp *qp, u32 psn);
 void sroce_retry_backoff(struct sroce_qp *qp);
 void sroce_retry_arm(struct sroce_qp *qp);
+void sroce_retry_cap(struct sroce_qp *qp, u32 kbps, u32 burst);
 void sroce_retry_no_route(struct sroce_qp *qp);
 void sroce_retry_reset(struct sroce_qp *qp);
 void sroce_retry_go_back(struct sroce_qp *qp, ktime_t now, u8 syndrome, bool counts);

@@ -304,22 +304,16 @@ static int srq_swap(struct sroce_srq *srq, struct sroce_queue *q)
 	return err;
 }
 
-static int srq_resize(struct sroce_srq *srq, u32 entries, struct ib_udata *udata)
+static int srq_resize(struct sroce_srq *srq, u32 entries, u64 resp_addr)
 {
 	struct sroce_create_srq_resp resp = {};
-	struct sroce_modify_srq req;
 	struct sroce_queue q;
 	int err;
 
-	if (udata->inlen < sizeof(req))
-		return -EINVAL;
-	err = ib_copy_from_udata(&req, udata, sizeof(req));
-	if (err)
-		return err;
 	err = sroce_queue_alloc(srq->ibuc, &q, entries, srq->q.entry_size, &resp.srq);
 	if (err)
 		return err;
-	if (copy_to_user(u64_to_user_ptr(req.resp_addr), &resp, sizeof(resp)))
+	if (copy_to_user(u64_to_user_ptr(resp_addr), &resp, sizeof(resp)))
 		err = -EFAULT;
 	if (!err) {
 		mutex_lock(&srq->resize);
@@ -330,15 +324,18 @@ static int srq_resize(struct sroce_srq *srq, u32 entries, struct ib_udata *udata
 	return err;
 }
 
-static int check_modify_srq(const struct ib_srq_attr *attr, int mask, struct ib_udata *udata)
+static int check_modify_srq(const struct ib_srq_attr *attr, int mask, struct ib_udata *udata,
+			    struct sroce_modify_srq *req)
 {
+	int err;
+
 	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT) || (mask & IB_SRQ_MAX_WR && !udata))
 		return -EOPNOTSUPP;
-	if (udata && udata->inlen > sizeof(struct sroce_modify_srq) &&
-	    !ib_is_udata_cleared(udata, sizeof(struct sroce_modify_srq),
-				 udata->inlen - sizeof(struct sroce_modify_srq)))
-		return -EOPNOTSUPP;
-	if (mask & IB_SRQ_MAX_WR && (!attr->max_wr || attr->max_wr > SROCE_MAX_SRQ_WR))
+	err = sroce_request(udata, req, sizeof(*req));
+	if (err)
+		return err;
+	if (mask & IB_SRQ_MAX_WR &&
+	    (!attr->max_wr || attr->max_wr > SROCE_MAX_SRQ_WR || !req->resp_addr))
 		return -EINVAL;
 	return 0;
 }
@@ -359,10 +356,11 @@ int sroce_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 		     enum ib_srq_attr_mask mask, struct ib_udata *udata)
 {
 	struct sroce_srq *srq = to_ssrq(ibsrq);
+	struct sroce_modify_srq req;
 	u32 entries;
 	int err;
 
-	err = check_modify_srq(attr, mask, udata);
+	err = check_modify_srq(attr, mask, udata, &req);
 	if (err)
 		return err;
 	if (mask & IB_SRQ_MAX_WR)
@@ -373,7 +371,7 @@ int sroce_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 		return -EINVAL;
 
 	if (mask & IB_SRQ_MAX_WR) {
-		err = srq_resize(srq, entries, udata);
+		err = srq_resize(srq, entries, req.resp_addr);
 		if (err)
 			return err;
 	}
