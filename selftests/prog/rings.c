@@ -787,18 +787,23 @@ static void crowd(void)
 }
 
 /* A command by write(), as another version's provider gives it: @len bytes, and room for @room */
-static int verb(uint32_t number, void *in, size_t len, void *resp, size_t room)
+static int verb_bare(uint32_t number, const void *in, size_t len, size_t room)
 {
 	struct ib_uverbs_cmd_hdr hdr = {
 		.command = number, .in_words = (sizeof(hdr) + len) / 4, .out_words = room / 4,
 	};
 	uint8_t buf[256];
 
-	*(uint64_t *)in = (uintptr_t)resp;
 	memcpy(buf, &hdr, sizeof(hdr));
 	memcpy(buf + sizeof(hdr), in, len);
-	memset(resp, 0xff, room + 8);
 	return write(ea.ctx->cmd_fd, buf, sizeof(hdr) + len) < 0 ? errno : 0;
+}
+
+static int verb(uint32_t number, void *in, size_t len, void *resp, size_t room)
+{
+	*(uint64_t *)in = (uintptr_t)resp;
+	memset(resp, 0xff, room + 8);
+	return verb_bare(number, in, len, room);
 }
 
 static void drop_pd(uint32_t handle)
@@ -849,6 +854,46 @@ static bool udata_has_rules(void)
 }
 
 /* struct ib_udata: what is longer on either side is nothing, as long as it is zero. */
+static unsigned int max_wr(struct ibv_srq *srq)
+{
+	struct ibv_srq_attr attr;
+
+	if (ibv_query_srq(srq, &attr))
+		die("query_srq");
+	return attr.max_wr;
+}
+
+/* A shared receive queue's request says where its answer goes: a provider that wants a longer one has all of ours. */
+static void resized(void)
+{
+	struct ibv_srq *srq = ibv_create_srq(ea.pd, &(struct ibv_srq_init_attr) {
+		.attr = { .max_wr = 4, .max_sge = 1 },
+	});
+	struct {
+		struct ib_uverbs_modify_srq core;
+		struct sroce_modify_srq ours;
+		uint64_t more;
+	} in = { .core = { .attr_mask = IBV_SRQ_MAX_WR, .max_wr = 8 } };
+	const size_t len = offsetof(typeof(in), more);
+	struct sroce_create_srq_resp resp;
+
+	if (!srq)
+		die("create_srq");
+	in.core.srq_handle = srq->handle;
+	is(verb_bare(IB_USER_VERBS_CMD_MODIFY_SRQ, &in, len, 0), EINVAL, "resize, with no answer wanted");
+	in.ours.resp_addr = (uintptr_t)&resp;
+	is(verb_bare(IB_USER_VERBS_CMD_MODIFY_SRQ, &in, len - 4, 0), EINVAL, "half a request");
+	in.more = 1;
+	is(verb_bare(IB_USER_VERBS_CMD_MODIFY_SRQ, &in, sizeof(in), 0), EOPNOTSUPP, "more than we know");
+	is(max_wr(srq), 4, "nothing of it was done");
+	in.more = 0;
+	is(verb_bare(IB_USER_VERBS_CMD_MODIFY_SRQ, &in, sizeof(in), 0), 0, "a newer provider's");
+	is(max_wr(srq), 8, "this was");
+	ok(resp.srq.size && resp.srq.entries == 8, "and answered");
+	if (ibv_destroy_srq(srq))
+		die("destroy_srq");
+}
+
 static void versions(void)
 {
 	struct { struct ib_uverbs_alloc_pd in; uint64_t more; } pd = {};
@@ -917,6 +962,7 @@ static const struct test tests[] = {
 	TEST(bells),
 	TEST(crowd),
 	TEST(versions),
+	TEST(resized),
 	TEST(sq),
 	TEST(rq),
 	TEST(flush),

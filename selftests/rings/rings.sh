@@ -9,7 +9,7 @@
 
 [ "$TYPE" = sroce ] || skip_all "the rings are sroce's"
 two_hosts rings
-tests_of rings many memory polls numbers bells sq rq flush flush_odp xrc fastreg versions
+tests_of rings many memory polls numbers bells sq rq flush flush_odp xrc fastreg versions resized
 # a path MTU of 512: as many packets make a turn
 for end in "a v0" "b v1"; do
 	# shellcheck disable=SC2086 # two words
