@@ -21,7 +21,7 @@ for d in w0 w1; do
 	tc -n w qdisc add dev $d root netem limit 100000 delay 40ms 2>/dev/null ||
 		skip_all "no netem in this kernel"
 done
-for t in lost_write lost_send lost_read stays_open lost_nak parts_again first_lost local_first \
+for t in lost_write lost_send lost_read lost_paced stays_open lost_nak parts_again first_lost local_first \
 	misjudged flood; do
 	tap_from "$t" "$BIN/gaps" -d roce0 -D roce1 $t
 done

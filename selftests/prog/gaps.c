@@ -149,8 +149,10 @@ static unsigned int lose(const struct pair *p, unsigned int way, const struct lo
 /* A slow machine's answers are overdue now and then, and then a packet of a probe goes once more. */
 #define ROUNDS 5
 
-static void lost(enum ibv_wr_opcode opcode, const struct loss *l)
+/* @kbps: the program's rate, in thousands of bits a second; 0 for none */
+static void lost(enum ibv_wr_opcode opcode, const struct loss *l, uint32_t kbps)
 {
+	struct ibv_qp_rate_limit_attr rate = { .rate_limit = kbps };
 	const bool read = opcode == IBV_WR_RDMA_READ;
 	const unsigned int way = read ? BACK : THERE;
 	unsigned int num = 0, good = 0, i = 0;
@@ -160,6 +162,8 @@ static void lost(enum ibv_wr_opcode opcode, const struct loss *l)
 	while (i < ROUNDS && waste) {
 		up(&p, 22);
 		warm_up(&p);
+		if (ibv_modify_qp_rate_limit(p.qp[0], &rate))
+			die("modify_qp_rate_limit");
 		mark();
 		num = lose(&p, way, l);
 		good += served(&p, opcode, LEN) && relay_dropped() == num;
@@ -202,7 +206,7 @@ static void together(enum ibv_wr_opcode opcode, const struct loss *l)
 static void all_lost(enum ibv_wr_opcode opcode)
 {
 	for (unsigned int i = 0; i < ARRAY_SIZE(losses); i++) {
-		lost(opcode, &losses[i]);
+		lost(opcode, &losses[i], 0);
 		/* a report has room for 31 */
 		if (losses[i].num <= 31)
 			together(opcode, &losses[i]);
@@ -222,6 +226,14 @@ static void lost_send(void)
 static void lost_read(void)
 {
 	all_lost(IBV_WR_RDMA_READ);
+}
+
+/* A gap goes in parts, a few packets each: the first arrive, and the rest is reported, meanwhile. */
+static void lost_paced(void)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(losses); i++)
+		if (losses[i].len > 2)
+			lost(IBV_WR_RDMA_WRITE, &losses[i], 2000);
 }
 
 /* A gap that stays open is reported again, by what comes behind it and asks. */
@@ -908,6 +920,7 @@ static const struct test tests[] = {
 	TEST(lost_write),
 	TEST(lost_send),
 	TEST(lost_read),
+	TEST(lost_paced),
 	TEST(stays_open),
 	TEST(lost_nak),
 	TEST(parts_again),

@@ -265,6 +265,7 @@ void sroce_gaps_sent(const struct sroce_sq *sq, struct sroce_gap *gap, ktime_t n
 	gap->due = false;
 	gap->held = false;
 	gap->told = false;
+	gap->done = 0;
 	gap->sent = now;
 	gap->behind = sq->psn_end;
 }
@@ -515,11 +516,11 @@ static u32 less_repair(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 	return !r->blind;
 }
 
-/* Of what was known: part of it may have been sent since, in a turn that ended there. */
+/* Of what was known: part of it may have been sent, in a turn that ended there. */
 static void inherit(const struct sroce_sq *sq, const struct sroce_gap *known,
 		    struct sroce_gap *gap, ktime_t now)
 {
-	const s32 done = wire_psn_diff(known->psn, gap->psn);
+	const s32 done = wire_psn_diff(wire_psn_add(known->psn, known->done), gap->psn);
 
 	gap->due = known->due || overdue(sq, known, now) ||
 		   (!known->held && passed(sq, gap, known->sent));
@@ -527,10 +528,8 @@ static void inherit(const struct sroce_sq *sq, const struct sroce_gap *known,
 	gap->told = known->told;
 	gap->sent = known->sent;
 	gap->behind = known->behind;
-	if (known->due && done > 0) {
-		gap->psn = known->psn;
-		gap->num -= done;
-	}
+	/* the last of them asks, once more if it has gone */
+	gap->done = known->due ? clamp(done, 0, gap->num - 1) : 0;
 }
 
 /* The first gap, of which a NAK has told, is longer than that: it is held no longer for it. */

@@ -1165,9 +1165,9 @@ static enum send_result sweep_gap(struct send_turn *turn, const struct sroce_gap
 {
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
-	const u32 end = gap_end(gap);
+	const u32 end = gap_end(gap), first = wire_psn_add(gap->psn, gap->done);
 
-	sroce_send_seek(qp, wire_psn_diff(gap->psn, sq->psn_una) < 0 ? sq->psn_una : gap->psn);
+	sroce_send_seek(qp, wire_psn_diff(first, sq->psn_una) < 0 ? sq->psn_una : first);
 	turn->ask_psn = wire_psn_add(end, -1);
 	return send_gap(turn, end);
 }
@@ -1182,9 +1182,8 @@ static void swept_gap(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 
 	if (wire_psn_diff(sq->psn_nxt, end) >= 0) {
 		sroce_gaps_sent(sq, gap, now);
-	} else if (wire_psn_diff(sq->psn_nxt, gap->psn) > 0) {
-		gap->num = wire_psn_diff(end, sq->psn_nxt);
-		gap->psn = sq->psn_nxt;
+	} else {
+		gap->done = max(wire_psn_diff(sq->psn_nxt, gap->psn), (s32)gap->done);
 	}
 }
 

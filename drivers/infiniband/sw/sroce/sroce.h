@@ -903,6 +903,7 @@ struct sroce_order {
  * struct sroce_gap - packets of a window that are missing, in a row
  * @psn: the first
  * @num: how many
+ * @done: with @due: so many of them have been, as the rate let no more leave, or the turn
  * @due: they are to be sent again
  * @held: they have not been: they may only be late
  * @told: and a NAK has asked for the first
@@ -912,6 +913,7 @@ struct sroce_order {
 struct sroce_gap {
 	u32 psn;
 	u16 num;
+	u16 done;
 	bool due;
 	bool held;
 	bool told;
