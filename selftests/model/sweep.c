@@ -75,7 +75,9 @@ void order_reset(void)
 
 static u32 most_wait(void)
 {
-	return min((u32)(4096U << w.plan.timeout >> 2), ORDER_MAX_NS);
+	const u64 most = min(max(sq->srtt, (u64)ORDER_MAX_NS), (u64)ORDER_FAR_NS);
+
+	return min(4096ULL << w.plan.timeout >> 2, most);
 }
 
 static void wait_more(struct order *o)
@@ -95,6 +97,8 @@ static void wait_less(struct order *o)
 
 static void age(struct order *o, ktime_t now)
 {
+	if (o->wait > ORDER_MAX_NS)
+		o->wait = min(o->wait, most_wait());
 	while (o->wait && now >= o->until) {
 		wait_less(o);
 		o->until += ORDER_AGE_NS;

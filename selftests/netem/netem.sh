@@ -90,12 +90,26 @@ late() { # OPERATION LINK NETDEV PERCENT; which has the data, and what it goes o
 	between $((sent - pkts)) 1 $((late * $4 / 100)) "$name: packets were sent again"
 }
 
+# Any packet may be 10 ms later than the next: on a long way, for as long as that has one that is
+# missing to be waited for.
+jitter() { # OPERATION
+	local name="5 to 15 ms: $1 of 300 KB" n=$messages again
+
+	wire delay 10ms 5ms
+	again=$(hw_counter roce0 retransmitted_pkts)
+	run "$name" xfer -n $n -s 300000 -w 4 -o "$1" --timeout 17 || return
+	again=$(($(hw_counter roce0 retransmitted_pkts) - again))
+	between $again 1 $((n * 293 / 8)) "$name: packets were sent again"
+}
+
 segmentation off a v0
 segmentation off b v1
 if [ "$TYPE" = sroce ]; then
 	late write roce0 w1 75
 	late send roce0 w1 75
 	late read roce1 w0 1000
+	jitter write
+	jitter send
 fi
 suite "packets"
 segmentation on a v0

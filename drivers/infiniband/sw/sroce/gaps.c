@@ -106,12 +106,16 @@ void sroce_order_reset(struct sroce_sq *sq)
 	sq->order = (struct sroce_order) {};
 }
 
-/* The timer is to find time for what is sent after that. */
+/*
+ * Above ORDER_MAX_NS, a round trip (as RFC 8985, section 6.2). The timer is to find time for what is
+ * sent after that.
+ */
 static u32 most_wait(const struct sroce_sq *sq)
 {
 	const u64 timeout = qp_ack_timeout_ns(container_of(sq, struct sroce_qp, sq));
+	const u64 most = clamp_t(u64, sq->srtt, ORDER_MAX_NS, ORDER_FAR_NS);
 
-	return timeout ? min_t(u64, timeout / 4, ORDER_MAX_NS) : ORDER_MAX_NS;
+	return timeout ? min(timeout / 4, most) : most;
 }
 
 static void wait_more(struct sroce_sq *sq)
@@ -129,8 +133,13 @@ static void wait_less(struct sroce_order *o)
 	o->wait = o->wait > ORDER_MIN_NS ? o->wait / 2 : 0;
 }
 
-static void age(struct sroce_order *o, ktime_t now)
+/* Nor is it longer than it may be: a round trip may have become shorter, or the timeout. */
+static void age(struct sroce_sq *sq, ktime_t now)
 {
+	struct sroce_order *o = &sq->order;
+
+	if (o->wait > ORDER_MAX_NS)
+		o->wait = min(o->wait, most_wait(sq));
 	while (o->wait && !ktime_before(now, o->until)) {
 		wait_less(o);
 		o->until = ktime_add_ns(o->until, ORDER_AGE_NS);
@@ -353,7 +362,7 @@ bool sroce_gaps_release(struct sroce_qp *qp, ktime_t now)
 	bool oldest = false, told = false, alone = false;
 	u32 i, at = sq->una, lost = 0;
 
-	age(&sq->order, now);
+	age(sq, now);
 
 	for (i = 0; i < sweep->num; i++) {
 		struct sroce_gap *gap = &sweep->gap[i];
@@ -558,7 +567,7 @@ static u32 merge(struct sroce_sq *sq, const struct wire_gaps *gaps, bool implied
 	const ktime_t now = ktime_get();
 	u32 i, at = sq->una, next = 0, lost = 0;
 
-	age(&sq->order, now);
+	age(sq, now);
 	sweep->due = sweep->request.due;
 	sweep->implied = implied;
 	sweep->num = gaps->num;

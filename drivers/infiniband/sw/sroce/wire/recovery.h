@@ -36,11 +36,14 @@
 #define ORDER_FEW	4
 
 /*
- * What is later than the longest, 4 ms, has to be sent again. Below the shortest, 128 us, none
+ * What is later than the longest, 4 ms on a short way, has to be sent again. Below the shortest, 128 us, none
  * is late.
  */
 #define ORDER_MIN_NS	128000U
 #define ORDER_MAX_NS	4000000U
+
+/* Where a round trip is longer, as long as that, but no longer than 1 s. */
+#define ORDER_FAR_NS	1000000000UL
 
 /* Networks change. To learn it once more, after 10 s, costs ORDER_SAMPLE packets. */
 #define ORDER_AGE_NS	10000000000L
