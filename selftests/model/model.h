@@ -300,6 +300,7 @@ struct sq {
 	u32 unasked;
 	u8 retry_left;
 	u8 rnr_left;
+	u8 timeouts;
 	bool rnr_wait;
 	bool rnr_probe;
 	ktime_t deadline;

@@ -325,9 +325,10 @@ static const u32 rnr_timer[32] = {
 
 static ktime_t ack_deadline(ktime_t now)
 {
-	const u32 in_a_row = w.plan.retry_cnt - sq->retry_left;
+	const u32 in_a_row = max((u32)w.plan.retry_cnt - sq->retry_left, (u32)sq->timeouts);
+	const u64 rtt = sq->srtt + max(4 * sq->rttvar, sq->srtt / 2), timeout = 4096ULL << w.plan.timeout;
 
-	return now + (4096LL << w.plan.timeout << min(in_a_row, 2U));
+	return now + min(max(timeout << min(in_a_row, 2U), rtt), timeout << 2);
 }
 
 static ktime_t next_due(void)
@@ -405,6 +406,7 @@ void retry_arrived(void)
 	const u64 ns = (u64)(ktime_get() - sq->rtt_start);
 
 	sq->rtt_start = 0;
+	sq->timeouts = 0;
 	sq->repair.backed_off = 0;
 	retry_smooth(&sq->srtt, &sq->rttvar, ns);
 	sq->rtt_least = sq->rtt_least ? min(sq->rtt_least, ns) : ns;
@@ -425,6 +427,7 @@ void retry_acked(void)
 
 static void timeout(ktime_t now)
 {
+	sq->timeouts = min(sq->timeouts + 1, 255);
 	gaps_reset();
 	if (!sq->retry_left || sq->psn_nxt == sq->psn_una || w.plan.plain_requester) {
 		retry_go_back(now, 0, true);

@@ -853,7 +853,6 @@ static bool udata_has_rules(void)
 	return major > 7 || (major == 7 && minor >= 2);
 }
 
-/* struct ib_udata: what is longer on either side is nothing, as long as it is zero. */
 static unsigned int max_wr(struct ibv_srq *srq)
 {
 	struct ibv_srq_attr attr;
@@ -863,7 +862,7 @@ static unsigned int max_wr(struct ibv_srq *srq)
 	return attr.max_wr;
 }
 
-/* A shared receive queue's request says where its answer goes: a provider that wants a longer one has all of ours. */
+/* A shared receive queue's request says where its answer goes. */
 static void resized(void)
 {
 	struct ibv_srq *srq = ibv_create_srq(ea.pd, &(struct ibv_srq_init_attr) {
@@ -894,6 +893,7 @@ static void resized(void)
 		die("destroy_srq");
 }
 
+/* struct ib_udata: what is longer on either side is nothing, as long as it is zero. */
 static void versions(void)
 {
 	struct { struct ib_uverbs_alloc_pd in; uint64_t more; } pd = {};

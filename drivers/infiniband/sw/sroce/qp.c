@@ -890,6 +890,8 @@ static void apply_attr(struct sroce_qp *qp, const struct ib_qp_attr *attr, int m
 		sroce_gaps_reset(qp);
 		sroce_cwnd_reset(qp);
 	}
+	if (mask & IB_QP_TIMEOUT)
+		sq->cwnd.timeouts = 0;
 	if (mask & (IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_TIMEOUT))
 		sroce_retry_progress(qp);
 }

@@ -25,19 +25,21 @@ static const u32 rnr_timer[32] = {
 /*
  * The first time is the timeout T, and each in a row twice the last until four T: a peer that is
  * slow or short of CPU gets 27 T of the usual 7 retries, and a lost packet costs no more than T.
- * Where a queue makes the round trip longer than T, that is waited for. Until it has been
- * measured, the longer time stays (RFC 6298, section 5.7): by T, every window would be late.
+ * Where a queue makes the round trip longer than T, that is waited for, and half as much again, as
+ * the queue may grow. Until it has been measured, the longer time stays (RFC 6298, section 5.7):
+ * by T, every window would be late.
  */
 static ktime_t ack_deadline(const struct sroce_qp *qp, ktime_t now)
 {
 	const struct sroce_sq *sq = &qp->sq;
 	const u32 in_a_row = max_t(u32, qp->retry_cnt - sq->retry_left, sq->cwnd.timeouts);
 	const u64 timeout = qp_ack_timeout_ns(qp);
-	const u64 rtt = min(sq->srtt + 4 * sq->rttvar, timeout << TIMEOUT_SHIFT);
+	const u64 rtt = sq->srtt + max(4 * sq->rttvar, sq->srtt / 2);
 
 	if (!timeout)
 		return KTIME_MAX;
-	return ktime_add_ns(now, max(timeout << min(in_a_row, TIMEOUT_SHIFT), rtt));
+	return ktime_add_ns(now, clamp(rtt, timeout << min(in_a_row, TIMEOUT_SHIFT),
+				       timeout << TIMEOUT_SHIFT));
 }
 
 /* The next deadline; KTIME_MAX for none. */
