@@ -53,6 +53,20 @@ for op in write send read; do
 	far "$op, from the start"
 done
 
+# 67 ms, and 268 at the most: three or four a window, as long as it is answered too late; of 16
+# packets they would be 96
+timeout=14
+for op in write send; do
+	before=$(hw_counter roce0 local_ack_timeout_err)
+	flow "$TMP/out" -o $op -n 24
+	rc=$?
+	is $rc 0 "$op, beyond: all arrives" || sed 's/^/# /' "$TMP/out"
+	n=$(($(hw_counter roce0 local_ack_timeout_err) - before))
+	diag "$(grep verified "$TMP/out"), $n timeouts"
+	between $n 10 100 "$op, beyond: timeouts"
+done
+timeout=16
+
 for op in write send read; do
 	wire 1
 	before=$(hw_counter roce0 local_ack_timeout_err)

@@ -326,7 +326,8 @@ static const u32 rnr_timer[32] = {
 static ktime_t ack_deadline(ktime_t now)
 {
 	const u32 in_a_row = max((u32)w.plan.retry_cnt - sq->retry_left, (u32)sq->timeouts);
-	const u64 rtt = sq->srtt + max(4 * sq->rttvar, sq->srtt / 2), timeout = 4096ULL << w.plan.timeout;
+	const u64 rtt = 3 * sq->srtt + max(4 * sq->rttvar, sq->srtt / 2);
+	const u64 timeout = 4096ULL << w.plan.timeout;
 
 	return now + min(max(timeout << min(in_a_row, 2U), rtt), timeout << 2);
 }
@@ -419,7 +420,7 @@ void retry_acked(void)
 	if (!sq->rtt_start || wire_psn_diff(sq->psn_una, sq->rtt_psn) <= 0)
 		return;
 	/* too long is better than none at all, which would have all taken for lost */
-	if (sq->rtt_held && sq->srtt)
+	if (sq->rtt_held && sq->srtt && sq->timeouts < 2)
 		sq->rtt_start = 0;
 	else
 		retry_arrived();

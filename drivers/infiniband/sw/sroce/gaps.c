@@ -107,8 +107,8 @@ void sroce_order_reset(struct sroce_sq *sq)
 }
 
 /*
- * Above ORDER_MAX_NS, a round trip (as RFC 8985, section 6.2). The timer is to find time for what is
- * sent after that.
+ * Above ORDER_MAX_NS, a round trip (as RFC 8985, section 6.2). The timer is to find time for what
+ * is sent after that.
  */
 static u32 most_wait(const struct sroce_sq *sq)
 {

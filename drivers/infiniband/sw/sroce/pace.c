@@ -333,7 +333,7 @@ static void shrink(struct sroce_qp *qp, u32 pkts, u32 ssthresh)
 	/* what was measured until now is of the window as it was; too long is better than nothing */
 	w->num_rtt = 0;
 	w->lost = 0;
-	if (qp->sq.srtt || w->timeouts < 2)
+	if (w->timeouts < SROCE_CWND_VAIN)
 		qp->sq.rtt_start = 0;
 	trace_sroce_cwnd(qp, true);
 }

@@ -25,16 +25,16 @@ static const u32 rnr_timer[32] = {
 /*
  * The first time is the timeout T, and each in a row twice the last until four T: a peer that is
  * slow or short of CPU gets 27 T of the usual 7 retries, and a lost packet costs no more than T.
- * Where a queue makes the round trip longer than T, that is waited for, and half as much again, as
- * the queue may grow. Until it has been measured, the longer time stays (RFC 6298, section 5.7):
- * by T, every window would be late.
+ * Where a queue makes the round trip longer, a probe (repair.c) is waited for, and its answer.
+ * Until it has been measured, the longer time stays (RFC 6298, section 5.7): by T, every window
+ * would be late.
  */
 static ktime_t ack_deadline(const struct sroce_qp *qp, ktime_t now)
 {
 	const struct sroce_sq *sq = &qp->sq;
 	const u32 in_a_row = max_t(u32, qp->retry_cnt - sq->retry_left, sq->cwnd.timeouts);
 	const u64 timeout = qp_ack_timeout_ns(qp);
-	const u64 rtt = sq->srtt + max(4 * sq->rttvar, sq->srtt / 2);
+	const u64 rtt = 3 * sq->srtt + max(4 * sq->rttvar, sq->srtt / 2);
 
 	if (!timeout)
 		return KTIME_MAX;
@@ -189,7 +189,7 @@ void sroce_retry_acked(struct sroce_qp *qp)
 	if (!sq->rtt_start || wire_psn_diff(sq->psn_una, sq->rtt_psn) <= 0)
 		return;
 	/* too long is better than none at all, which would have all taken for lost */
-	if (sq->rtt_held && sq->srtt)
+	if (sq->rtt_held && sq->srtt && sq->cwnd.timeouts < SROCE_CWND_VAIN)
 		sq->rtt_start = 0;
 	else
 		sroce_retry_arrived(qp);
@@ -203,7 +203,9 @@ static void timeout(struct sroce_qp *qp, ktime_t now)
 {
 	struct sroce_sq *sq = &qp->sq;
 
-	sroce_cwnd_timeout(qp);
+	/* no answer can be there yet: nothing is lost, as far as is known */
+	if (sq->srtt < qp_ack_timeout_ns(qp) << TIMEOUT_SHIFT)
+		sroce_cwnd_timeout(qp);
 	sroce_gaps_reset(qp);
 	if (!sq->retry_left || sq->psn_nxt == sq->psn_una) {
 		sroce_retry_go_back(qp, now, 0, true);

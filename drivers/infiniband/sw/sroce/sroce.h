@@ -953,6 +953,9 @@ struct sroce_sweep {
 /* A processor that was busy makes one of them long; a queue, all. */
 #define SROCE_CWND_RTTS		4
 
+/* After so many timeouts in a row, a round trip is taken as it comes */
+#define SROCE_CWND_VAIN		2
+
 /**
  * struct sroce_cwnd - packets that may be under way (pace.c)
  * @limit: less what is not a whole burst

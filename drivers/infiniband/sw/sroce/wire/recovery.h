@@ -36,8 +36,8 @@
 #define ORDER_FEW	4
 
 /*
- * What is later than the longest, 4 ms on a short way, has to be sent again. Below the shortest, 128 us, none
- * is late.
+ * What is later than the longest, 4 ms on a short way, has to be sent again. Below the shortest,
+ * 128 us, none is late.
  */
 #define ORDER_MIN_NS	128000U
 #define ORDER_MAX_NS	4000000U
