@@ -179,6 +179,7 @@ static void resources(void)
 	char cmd[2][128], mine[64];
 	struct pair p;
 	uint32_t next;
+	long long rtt;
 	int i;
 
 	po.srq = ibv_create_srq(eb.pd, &sa);
@@ -210,6 +211,11 @@ static void resources(void)
 	is(output_number(cmd[0], " RTS ", "sq-psn"), next, "sender: sq-psn");
 	is(output_number(cmd[1], " RTS ", "rq-psn"), next, "receiver: rq-psn");
 	shows("sender", cmd[0], " RTS ", "sq_retry_left", p.conn.retry_cnt);
+	/* 256 KB until a round trip was measured in which that was too little */
+	shows("sender", cmd[0], " RTS ", "sq_cwnd", 262144 / mtu_bytes(p.conn.mtu));
+	rtt = output_number(cmd[0], " RTS ", "drv_sq_srtt_us");
+	ok(rtt > 0 && rtt < PATIENCE * 1000000, "sender: sq_srtt_us, as it was measured (%lld)", rtt);
+	shows("receiver", cmd[1], " RTS ", "sq_srtt_us", 0);
 	shows("sender", cmd[0], " RTS ", "mtu", mtu_bytes(p.conn.mtu));
 	shows("sender", cmd[0], " RTS ", "rate_limit", 0);
 	errno = ibv_modify_qp_rate_limit(p.qp[0], &(struct ibv_qp_rate_limit_attr) { .rate_limit = 123456 });

@@ -108,6 +108,8 @@ int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 		{ "sq_psn_nxt", READ_ONCE(sq->psn_nxt) },
 		{ "sq_psn_end", READ_ONCE(sq->psn_end) },
 		{ "sq_retry_left", READ_ONCE(sq->retry_left) },
+		{ "sq_cwnd", READ_ONCE(sq->cwnd.pkts) },
+		{ "sq_srtt_us", min_t(u64, div64_u64(READ_ONCE(sq->srtt), NSEC_PER_USEC), U32_MAX) },
 		{ "rq_cons", READ_ONCE(rq->cons) },
 		{ "rq_epsn", READ_ONCE(rq->epsn) },
 		{ "rq_msn", READ_ONCE(rq->msn) },
