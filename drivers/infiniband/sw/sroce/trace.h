@@ -255,6 +255,25 @@ TRACE_EVENT(sroce_respond,
 		  __entry->msn, __entry->syndrome)
 );
 
+/* perf reads an event's format, where names of an enum say nothing */
+TRACE_DEFINE_ENUM(IB_QPS_RESET);
+TRACE_DEFINE_ENUM(IB_QPS_INIT);
+TRACE_DEFINE_ENUM(IB_QPS_RTR);
+TRACE_DEFINE_ENUM(IB_QPS_RTS);
+TRACE_DEFINE_ENUM(IB_QPS_SQD);
+TRACE_DEFINE_ENUM(IB_QPS_SQE);
+TRACE_DEFINE_ENUM(IB_QPS_ERR);
+
+#define show_sroce_state(state)				\
+	__print_symbolic(state,				\
+			 { IB_QPS_RESET, "RESET" },	\
+			 { IB_QPS_INIT, "INIT" },	\
+			 { IB_QPS_RTR, "RTR" },		\
+			 { IB_QPS_RTS, "RTS" },		\
+			 { IB_QPS_SQD, "SQD" },		\
+			 { IB_QPS_SQE, "SQE" },		\
+			 { IB_QPS_ERR, "ERR" })
+
 TRACE_EVENT(sroce_state,
 	TP_PROTO(const struct sroce_qp *qp, int from, int to),
 	TP_ARGS(qp, from, to),
@@ -268,7 +287,8 @@ TRACE_EVENT(sroce_state,
 		__entry->from = from;
 		__entry->to = to;
 	),
-	TP_printk("qp=%#x from=%d to=%d", __entry->qpn, __entry->from, __entry->to)
+	TP_printk("qp=%#x from=%s to=%s", __entry->qpn, show_sroce_state(__entry->from),
+		  show_sroce_state(__entry->to))
 );
 
 #endif /* SROCE_TRACE_H */
