@@ -326,6 +326,8 @@ static void shrink(struct sroce_qp *qp, u32 pkts, u32 ssthresh)
 {
 	struct sroce_cwnd *w = &qp->sq.cwnd;
 
+	w->uncut = w->pkts;
+	w->gone = 0;
 	w->ssthresh = max(ssthresh, WINDOW_MIN);
 	w->cut = ktime_get();
 	set_pkts(qp, max(pkts, WINDOW_MIN));
@@ -333,8 +335,26 @@ static void shrink(struct sroce_qp *qp, u32 pkts, u32 ssthresh)
 	/* what was measured until now is of the window as it was; too long is better than nothing */
 	w->num_rtt = 0;
 	w->lost = 0;
-	if (w->timeouts < SROCE_CWND_VAIN)
+	if (qp->sq.srtt && w->timeouts < SROCE_CWND_VAIN)
 		qp->sq.rtt_start = 0;
+	trace_sroce_cwnd(qp, true);
+}
+
+/*
+ * Of the round trip for which the window was cut, more is missing than was known: if it is most of
+ * what was under way, as much as came is what the way has room for.
+ */
+static void cut_deeper(struct sroce_qp *qp, u32 pkts)
+{
+	struct sroce_cwnd *w = &qp->sq.cwnd;
+	u32 came;
+
+	w->gone = min(w->gone + pkts, w->uncut);
+	came = max(w->uncut - w->gone, WINDOW_MIN);
+	if (w->gone <= w->uncut / 2 || came >= w->pkts)
+		return;
+	w->ssthresh = came;
+	set_pkts(qp, came);
 	trace_sroce_cwnd(qp, true);
 }
 
@@ -351,14 +371,19 @@ static void shrink(struct sroce_qp *qp, u32 pkts, u32 ssthresh)
 void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts)
 {
 	struct sroce_cwnd *w = &qp->sq.cwnd;
+	u32 lost;
 
-	if (wire_psn_diff(qp->sq.psn_una, w->recover) < 0)
+	if (wire_psn_diff(qp->sq.psn_una, w->recover) < 0) {
+		cut_deeper(qp, pkts);
 		return;
+	}
 	w->lost += pkts;
 	if (w->lost <= w->pkts / 16 + LOST_MIN && !rtt_beyond(w, 1))
 		return;
+	lost = w->lost;
 	pkts = max(w->pkts * 7 / 10, min(w->pkts * 7 / 8, unqueued(w, w->pkts)));
 	shrink(qp, pkts, pkts);
+	cut_deeper(qp, lost);
 }
 
 /**

@@ -967,6 +967,8 @@ struct sroce_sweep {
  *	left, but for those that were missing
  * @recover: losses of packets before this one have been heeded
  * @lost: packets since the last round trip was measured
+ * @uncut: packets of the window before it was cut for the last time
+ * @gone: and how many of those are known to be lost
  * @num_rtt: how many were measured
  * @pkts: so many
  * @full: it has held packets back since the last round trip was measured
@@ -987,6 +989,8 @@ struct sroce_cwnd {
 	u32 rtt_arrived;
 	u32 recover;
 	u32 lost;
+	u32 uncut;
+	u32 gone;
 	u32 num_rtt;
 	u32 pkts;
 	bool full;
