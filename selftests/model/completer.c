@@ -17,10 +17,6 @@ bool send_awaits(u32 index)
 
 void send_complete(enum status status)
 {
-	const struct msg *swqe = &w.msg[sq->una];
-
-	if (swqe->sent && takes_resource(&send_ops[swqe->opcode]))
-		sq->num_rd--;
 	check_completion(sq->una, status);
 	sq->una++;
 }
@@ -55,13 +51,16 @@ void ack_later(struct rx *rx)
 	}
 }
 
-/* The oldest is complete: what it had in flight is not any more. */
+/* What has arrived of the oldest, from @from to before @to, is not in flight any more. */
 static void land(u32 from, u32 to)
 {
 	const struct msg *swqe = &w.msg[sq->una];
-	u32 n = 1;
+	u32 n;
 
-	if (!swqe->answered) {
+	if (takes_resource(&send_ops[swqe->opcode])) {
+		n = parts_before(swqe, to) - parts_before(swqe, from);
+		sq->num_rd -= n;
+	} else {
 		if (wire_psn_diff(from, swqe->first_psn) < 0)
 			from = swqe->first_psn;
 		n = (u32)wire_psn_diff(to, from);
@@ -88,8 +87,7 @@ static void ack_advance(u32 psn)
 		if (!swqe->sent)
 			break;
 		if (wire_psn_diff(psn, end) < 0) {
-			/* part of a response does not end its request's flight */
-			if (!send_awaits(sq->una) && wire_psn_diff(psn, swqe->first_psn) > 0)
+			if (wire_psn_diff(psn, swqe->first_psn) > 0)
 				land(from, psn);
 			break;
 		}
@@ -306,6 +304,8 @@ static void take_response(struct rx *rx)
 	scatter(atomic ? (u8 *)&rx->pkt.orig : rx_payload(rx), len);
 
 	sq->rsp_psn = wire_psn_add(rx->pkt.psn, 1);
+	if (rx->pkt.op->flags & WIRE_END)
+		sq->rsp_end = sq->rsp_psn;
 	swqe->answered = k + 1 == swqe->num_pkts;
 	ack_advance(sq->rsp_psn);
 }

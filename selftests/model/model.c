@@ -23,6 +23,8 @@ static const char *const seen_names[NUM_SEEN] = {
 	[SEEN_DUPLICATE] = "duplicate",
 	[SEEN_REPLAYED] = "replayed",
 	[SEEN_PART] = "part_of_read",
+	[SEEN_PARTED] = "parted_read",
+	[SEEN_ASKED_ON] = "asked_on",
 	[SEEN_RESUMED] = "resumed",
 	[SEEN_REPAIR] = "repair",
 	[SEEN_PROBE] = "probe",
@@ -218,16 +220,24 @@ void note_sent(u32 psn, u32 psns)
 		w.sends[i++]++;
 }
 
-/* It ends where something is that has come, which is kept until the part has, too. */
-void check_part(u32 psn, u32 len)
+/*
+ * It ends where something is that has come, which is kept until the part has, too; or, by itself,
+ * is as long as one may be. It is of a request that the peer has: else it would be one by itself.
+ */
+void check_part(u32 psn, u32 len, bool alone)
 {
 	const u32 end = wire_psn_add(psn, len / MTU);
+	bool ends = alone && len / MTU <= max(w.plan.ask, w.plan.window);
 	u32 i;
 
 	for (i = 0; i < w.sq.kept.num; i++)
-		if (w.sq.kept.entry[i]->rx.pkt.psn == end && len % MTU == 0)
-			return;
-	failed("%u bytes of a READ are asked for, from PSN %u: what follows is not kept", len, psn);
+		ends |= w.sq.kept.entry[i]->rx.pkt.psn == end;
+	if (!ends || len % MTU)
+		failed("%u bytes of a READ are asked for, from PSN %u: what follows is not kept", len,
+		       psn);
+	if (wire_psn_diff(w.rq.epsn, end) < 0)
+		failed("%u bytes of a READ are asked for, from PSN %u: the peer has no such request",
+		       len, psn);
 }
 
 /* The peer is to have these by this sweep, or has them. */
@@ -324,6 +334,22 @@ static const u8 classes[NUM_OPCODES] = {
 	[OP_CMP_SWAP] = WIRE_CLASS_ATOMIC,
 };
 
+/* A READ may come as several requests: the next of them. Return: that is all. */
+static bool read_whole(const struct msg *m, const struct wire_pkt *pkt)
+{
+	const u32 left = m->length - w.read_done;
+
+	if (pkt->va != m->remote_addr + w.read_done || pkt->dma_len > left ||
+	    (pkt->dma_len < left && (!pkt->dma_len || pkt->dma_len % MTU)))
+		failed("%u bytes are read in the place of %u of message %u", pkt->dma_len, left,
+		       w.executed);
+	w.read_done += pkt->dma_len;
+	if (w.read_done < m->length)
+		return false;
+	w.read_done = 0;
+	return true;
+}
+
 /* The responder has done with a message: the next, and all its memory is as it has to be. */
 void check_message(const struct wire_pkt *pkt)
 {
@@ -334,6 +360,10 @@ void check_message(const struct wire_pkt *pkt)
 		failed("message %u is executed, which never may be", w.executed);
 	if (pkt->op->class != classes[m->opcode])
 		failed("message %u is executed as another", w.executed);
+	if (m->opcode == OP_READ && !read_whole(m, pkt)) {
+		seen[SEEN_PARTED]++;
+		return;
+	}
 	execute(m, w.shadow, NULL);
 	if (memcmp(w.mem, w.shadow, MEM_LEN))
 		failed("after message %u, memory is not as it should be", w.executed);
@@ -400,6 +430,8 @@ static void plan_sides(struct plan *p)
 	p->budget = rnd_from(1, 64);
 	p->max_res = rnd_from(1, MAX_RES);
 	p->max_rd = rnd_from(1, p->max_res);
+	p->parted = chance(500) ? 0 : rnd_below(1001);
+	p->ask = rnd_from(1, 8);
 	p->timeout = rnd_from(8, 13);
 	p->wait = chance(700) ? 0 : rnd_below(1024U << p->timeout);
 	p->order_sample = rnd_from(2, 32);

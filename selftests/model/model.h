@@ -131,6 +131,7 @@ struct msg {
 	/* the requester's */
 	u32 first_psn;
 	u32 num_pkts;
+	u8 part;			/* of a READ: a request asks for 2 ^ part packets */
 	bool sent;
 	bool answered;
 	enum status status;
@@ -217,8 +218,10 @@ struct repair {
 	u8 probes;
 	u8 backed_off;
 	u8 num;
+	bool twice;
 	u32 psn;
 	u32 end;
+	u32 lacks;
 	ktime_t sent;
 	u32 behind;
 	ktime_t lossy;
@@ -318,6 +321,7 @@ struct sq {
 	struct sweep sweep;
 	u32 sge_off;
 	u32 rsp_psn;
+	u32 rsp_end;
 	u32 rsp_off;
 	struct kept kept;
 	u32 num_late;
@@ -348,6 +352,37 @@ void repair_acked(void);
 static inline bool takes_resource(const struct send_op *op)
 {
 	return op->kind != SEND_STREAM;
+}
+
+/* More packets than any response has: it is asked for as a whole */
+#define PART_ALL	31U
+
+/* Of @k packets of a response: those of its request from there on. */
+static inline u32 part_left(const struct msg *swqe, u32 k)
+{
+	return min(swqe->num_pkts, ((k >> swqe->part) + 1) << swqe->part) - k;
+}
+
+static inline u32 part_start(const struct msg *swqe, u32 psn)
+{
+	const u32 k = (u32)wire_psn_diff(psn, swqe->first_psn);
+
+	return wire_psn_add(swqe->first_psn, k >> swqe->part << swqe->part);
+}
+
+static inline u32 part_end(const struct msg *swqe, u32 psn)
+{
+	return wire_psn_add(psn, part_left(swqe, (u32)wire_psn_diff(psn, swqe->first_psn)));
+}
+
+/* Requests on the wire of which all lies before @psn */
+static inline u32 parts_before(const struct msg *swqe, u32 psn)
+{
+	const s32 k = wire_psn_diff(psn, swqe->first_psn);
+
+	if (k >= (s32)swqe->num_pkts)
+		return ((swqe->num_pkts - 1) >> swqe->part) + 1;
+	return k > 0 ? (u32)k >> swqe->part : 0;
 }
 
 /* completer.c */
@@ -481,6 +516,8 @@ struct plan {
 	u32 burst;
 	u32 budget;
 	u32 max_rd;
+	u32 parted;			/* READs go in parts */
+	u32 ask;			/* packets of a response that a probe asks for */
 	u32 max_res;
 	u32 timeout;
 	u32 retry_cnt;
@@ -525,6 +562,8 @@ enum seen {
 	SEEN_DUPLICATE,
 	SEEN_REPLAYED,
 	SEEN_PART,
+	SEEN_PARTED,
+	SEEN_ASKED_ON,
 	SEEN_RESUMED,
 	SEEN_REPAIR,
 	SEEN_PROBE,
@@ -566,6 +605,7 @@ struct world {
 	u8 shadow[MEM_LEN];		/* what it has to be, between two messages */
 	u64 va;
 	u32 rkey;
+	u32 read_done;			/* bytes of the next, if it is a READ */
 	u32 executed;			/* messages, at the responder */
 	u32 received;			/* of those, with a receive request */
 	u32 kept_dev;
@@ -599,7 +639,7 @@ void check_atomic(const struct wire_pkt *pkt, u64 orig);
 void check_retries(u8 counted_out);
 void check_rnr_retries(void);
 void note_sent(u32 psn, u32 psns);
-void check_part(u32 psn, u32 len);
+void check_part(u32 psn, u32 len, bool alone);
 void note_swept(u32 psn, u32 psns);
 void check_swept(u32 psn, u32 end);
 

@@ -121,7 +121,7 @@ plant "a probe costs a retry" requester.c 's/^\tr->probes++;/&\n\tsq->retry_left
 plant "retries are never given back" requester.c '/sq->retry_left = (u8)w.plan.retry_cnt;/s/=/= sq->retry_left ?:/'
 plant "RNR for ever has an end" completer.c 's/w.plan.rnr_retry != 7/1/'
 plant "what is held back stays so" requester.c '/^void repair_forget/,/^}/s/r->hold = false;//'
-plant "a fence holds nothing back" requester.c 's/wqe->fence && sq->num_rd/0/'
+plant "a fence holds nothing back" requester.c 's/w.msg\[sq->nxt\].fence && sq->num_rd/0/'
 plant "PSNs do not wrap" psn.h 's/(__s32)((a - b) << 8) >> 8/(__s32)(a - b)/'
 plant "more is kept than may be" keep.c '/bytes > kept->max_bytes - kept->bytes/,+1d'
 plant "the rest of an skb is kept for nothing" keep.c \
@@ -130,7 +130,7 @@ plant "the ICRC leaves out the PSN" icrc.c 's/return put_bytes(p, bth + WIRE_BTH
 plant "who asks anew while an answer leaves gets no other" responder.c \
 	'/if (done->next == res->num_pkts)/,+1d'
 plant "what was acknowledged is in flight, behind a READ" requester.c \
-	's/if (sq->flight && swqe_op/if (stream \&\& swqe_op/'
+	's/^\tif (sq->flight)$/\tif (sq->flight \&\& sq->nxt == sq->una)/'
 # seldom by itself: a gap that is taken for new each time is cut oftener
 plant "of a READ that has not arrived, a part is asked for" "requester.c sweep.c" \
 	's/if (known) {/if (0) {/; s/} else if (old.num \&\&/} else if (0 \&\&/; s/!sq->sweep.implied && swqe_op/0 \&\& swqe_op/; s/sq->sweep.implied && swqe_op(sq->nxt)->kind == SEND_READ/swqe_op(sq->nxt)->kind == SEND_READ/'
@@ -144,6 +144,12 @@ plant "what follows a part of a READ is sent as one" requester.c \
 	'/^static enum send_result send_missing/,/^}/s/^\tturn->read_len = 0;$//'
 plant "a part of a READ is longer than what is missing" requester.c \
 	'/^static enum send_result send_missing/,/^}/s/psn) \* MTU/& + MTU/'
+plant "of a READ request that may not have come, a part is asked for" requester.c \
+	's/if (known && sq->repair.probes/if (sq->repair.probes/'
+plant "a READ's next request begins within one" requester.c \
+	's/return (u8)(k ? min(part, (u32)__builtin_ctz(k)) : part);/return (u8)part;/'
+plant "READs in parts take more than there is" requester.c \
+	's/if (!again && sq->num_rd >= w.plan.max_rd)/if (0)/'
 plant "a gap that a turn does not end begins where it did" requester.c \
 	'/^static void swept_gap/,/^}/s/gap->psn = sq->psn_nxt;//'
 plant "what a sweep could not send is nobody's" requester.c \

@@ -19,7 +19,8 @@ static u64 probe_ns(ktime_t now)
 	const u64 least = now < sq->repair.lossy ? probe_min() : (u64)PROBE_CALM_NS;
 
 	if (sq->srtt)
-		return max(2 * sq->srtt + min(4 * sq->rttvar, sq->srtt), least);
+		return max(max(2 * sq->srtt + min(4 * sq->rttvar, sq->srtt), sq->repair.took),
+			   least);
 	if (sq->repair.took)
 		return max(4 * sq->repair.took, probe_min());
 	return PROBE_FIRST_NS;
@@ -89,6 +90,7 @@ static void repair(bool told)
 	r->out = false;
 	r->told = told;
 	r->blind = false;
+	r->twice = false;
 	/* the rest may have to follow, and nothing new before that */
 	r->hold = told && r->peer == PEER_UNKNOWN;
 	r->rest_due = KTIME_MAX;
@@ -162,7 +164,7 @@ void repair_missing(ktime_t now)
 	sq->repair.lossy = now + LOSSY_NS;
 }
 
-static void repair_sent(u32 end)
+static void repair_sent(u32 end, u32 lacks)
 {
 	struct repair *r = &sq->repair;
 	const ktime_t now = ktime_get();
@@ -171,6 +173,7 @@ static void repair_sent(u32 end)
 	order_again((u32)wire_psn_diff(end, r->psn), r->probes || r->blind);
 	r->out = true;
 	r->end = end;
+	r->lacks = lacks;
 	r->sent = now;
 	r->behind = sq->psn_end;
 	repair_missing(now);
@@ -196,10 +199,26 @@ static void repair_swept(void)
 
 static void retry_smooth(u64 *mean, u64 *off, u64 ns);
 
-/* What comes sooner than any round trip answers an earlier sending. */
-static void note_answer(u64 ns)
+/* Is more of a READ's response missing than was asked for? */
+static bool asks_part(const struct repair *r)
 {
-	if (ns < cwnd_least())
+	return (s32)r->lacks > wire_psn_diff(r->end, r->psn);
+}
+
+/* All of that has come, and ends where no other response would. */
+static bool part_answered(void)
+{
+	const struct repair *r = &sq->repair;
+
+	return r->out && asks_part(r) && sq->rsp_end == r->end;
+}
+
+/* What comes sooner than any round trip answers an earlier sending, unless it is @sure. */
+static void note_answer(u64 ns, bool sure)
+{
+	if (sure)
+		sq->rtt_least = min(sq->rtt_least, ns);
+	else if (ns < cwnd_least())
 		return;
 	sq->repair.backed_off = 0;
 	retry_smooth(&sq->repair.took, &sq->repair.took_var, ns);
@@ -210,6 +229,7 @@ void repair_moved(void)
 	struct repair *r = &sq->repair;
 	ktime_t now;
 	s32 beyond;
+	bool sure;
 
 	r->once = !r->probes;
 	/* the longer time stays until one is measured (Karn) */
@@ -222,8 +242,14 @@ void repair_moved(void)
 	if (beyond < 0)
 		return;
 	now = ktime_get();
-	if (r->out && r->once)
-		note_answer((u64)(now - r->sent));
+	sure = part_answered();
+	if (r->out && (sure ? !r->twice : r->once))
+		note_answer((u64)(now - r->sent), sure);
+	if (sure && !beyond) {
+		seen[SEEN_ASKED_ON]++;
+		repair(false);
+		return;
+	}
 	if (beyond > 0 || sq->psn_una == sq->psn_nxt || gaps_under_way(now)) {
 		if (r->out && r->told && beyond > 0) {
 			r->peer = PEER_KEEPS;
@@ -242,7 +268,7 @@ static void rest(ktime_t now)
 {
 	struct repair *r = &sq->repair;
 
-	if ((r->peer == PEER_KEEPS || r->reports) && r->num < REPAIR_MAX) {
+	if (asks_part(r) || ((r->peer == PEER_KEEPS || r->reports) && r->num < REPAIR_MAX)) {
 		repair(false);
 		r->blind = true;
 		return;
@@ -282,7 +308,7 @@ static void repair_vain(void)
 static void repair_run(ktime_t now)
 {
 	struct repair *r = &sq->repair;
-	bool told;
+	bool again, part, told, blind;
 
 	if (now >= r->rest_due) {
 		rest(now);
@@ -296,9 +322,15 @@ static void repair_run(ktime_t now)
 	r->probes++;
 	seen[SEEN_PROBE]++;
 	/* one that a NAK has asked for may have been lost again: it still wants an answer */
-	told = r->out && r->told && sq->psn_una == r->psn;
+	again = r->out && sq->psn_una == r->psn;
+	told = again && r->told;
+	/* some of what was asked for has come, and the rest of that has not */
+	part = r->out && r->lacks && !again;
+	blind = !part && (!again || r->blind);
 	r->out = false;
 	repair(told);
+	r->blind = blind;
+	r->twice = again;
 }
 
 static void repair_arm(ktime_t now)
@@ -564,6 +596,7 @@ struct send_turn {
 	bool alone;
 	u32 ask_psn;
 	u32 read_len;
+	u32 lacks;
 	bool request;
 	u32 swept;
 	bool owes;
@@ -603,6 +636,7 @@ static bool sq_fetch(void)
 	if (sq->fetched == sq->posted)
 		return false;
 	swqe->num_pkts = 1;
+	swqe->part = PART_ALL;
 	if (send_ops[swqe->opcode].kind != SEND_ATOMIC)
 		swqe->num_pkts = max(DIV_ROUND_UP(swqe->length, MTU), 1U);
 	sq->fetched++;
@@ -616,10 +650,20 @@ static u8 pick_operation(const struct send_op *op, bool first, bool last)
 	return last ? op->last : op->middle;
 }
 
+/* Packets of a request that was sent, before @psn: of a response, those that ask for it. */
+static u32 pkts_before(u32 i, u32 psn)
+{
+	const struct msg *swqe = &w.msg[i];
+	const s32 k = wire_psn_diff(psn, swqe->first_psn);
+
+	if (takes_resource(swqe_op(i)))
+		return parts_before(swqe, psn);
+	return k > 0 ? min((u32)k, swqe->num_pkts) : 0;
+}
+
 void send_seek(u32 psn)
 {
 	const struct msg *swqe;
-	bool stream;
 
 	sq->psn_nxt = psn;
 	sq->sge_off = 0;
@@ -627,22 +671,17 @@ void send_seek(u32 psn)
 	sq->flight = 0;
 	for (sq->nxt = sq->una; sq->nxt != sq->fetched; sq->nxt++) {
 		swqe = &w.msg[sq->nxt];
-		if (!swqe->sent || wire_psn_diff(psn, swqe->first_psn) < (s32)swqe->num_pkts)
+		if (!swqe->sent)
 			break;
-		if (swqe_op(sq->nxt)->kind == SEND_STREAM)
-			sq->flight += swqe->num_pkts;
-		else
-			sq->flight++;
+		sq->flight += pkts_before(sq->nxt, psn);
+		if (wire_psn_diff(psn, swqe->first_psn) < (s32)swqe->num_pkts)
+			break;
 	}
-	swqe = &w.msg[sq->nxt];
-	stream = sq->nxt != sq->fetched && swqe->sent && swqe_op(sq->nxt)->kind == SEND_STREAM;
-	if (stream)
-		sq->flight += (u32)wire_psn_diff(psn, swqe->first_psn);
 	/* what was acknowledged of the oldest is not in flight */
-	if (sq->flight && swqe_op(sq->una)->kind == SEND_STREAM)
-		sq->flight -= min(sq->flight,
-				  (u32)wire_psn_diff(sq->psn_una, w.msg[sq->una].first_psn));
-	if (stream)
+	if (sq->flight)
+		sq->flight -= min(sq->flight, pkts_before(sq->una, sq->psn_una));
+	swqe = &w.msg[sq->nxt];
+	if (sq->nxt != sq->fetched && swqe->sent && swqe_op(sq->nxt)->kind == SEND_STREAM)
 		sq->sge_off = (u32)wire_psn_diff(psn, swqe->first_psn) * MTU;
 }
 
@@ -686,9 +725,13 @@ static void put_headers(const struct send_turn *turn, u16 flags, u32 off, u8 *p)
 	const bool swap = wqe->opcode == OP_CMP_SWAP;
 
 	if (flags & WIRE_RETH) {
+		u32 len = wqe->length - off;
+
+		if (wqe->opcode == OP_READ)
+			len = turn->read_len ?: min(len, part_left(wqe, off / MTU) * MTU);
 		wire_put64(p, wqe->remote_addr + off);
 		wire_put32(p + 8, wqe->rkey);
-		wire_put32(p + 12, turn->read_len ?: wqe->length - off);
+		wire_put32(p + 12, len);
 		p += WIRE_RETH_LEN;
 	}
 	if (flags & WIRE_ATOMICETH) {
@@ -709,9 +752,9 @@ static void send_sent(struct send_turn *turn, u32 psns, bool ask, bool last)
 	if (!swqe->sent) {
 		swqe->sent = true;
 		swqe->first_psn = sq->psn_nxt;
-		if (takes_resource(swqe_op(sq->nxt)))
-			sq->num_rd++;
 	}
+	if (takes_resource(swqe_op(sq->nxt)))
+		sq->num_rd += wire_psn_diff(sq->psn_nxt, sq->psn_end) >= 0;
 	note_sent(sq->psn_nxt, psns);
 	sq->flight++;
 	sq->unasked = ask ? 0 : sq->unasked + 1;
@@ -772,7 +815,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	const struct send_op *op = swqe_op(sq->nxt);
 	const bool stream = op->kind == SEND_STREAM;
 	u32 k = swqe->sent ? (u32)wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
-	u32 psns = stream ? 1 : swqe->num_pkts - k;
+	u32 psns = stream ? 1 : part_left(swqe, k);
 	bool last = k + psns == swqe->num_pkts;
 	u8 opcode = stream ? pick_operation(op, !k, last) : op->only;
 	const struct wire_opcode *row = &wire_opcodes[opcode];
@@ -802,7 +845,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	wire_bth_put(p, opcode, 0, (u8)pad, PKEY, RESPONDER_QPN, ask, sq->psn_nxt);
 	put_headers(turn, row->flags, off, p + WIRE_BTH_LEN);
 	if (turn->read_len)
-		check_part(sq->psn_nxt, turn->read_len);
+		check_part(sq->psn_nxt, turn->read_len, turn->lacks);
 	p += row->hdr_len;
 	if (stream && payload) {
 		memcpy(p, swqe->buf + sq->sge_off, payload);
@@ -815,45 +858,88 @@ static enum send_result send_packet(struct send_turn *turn)
 
 static bool read_window_open(void)
 {
-	return (u32)wire_psn_diff(sq->psn_nxt, sq->psn_una) - sq->kept.num < 2 * w.plan.window;
+	const struct msg *swqe = &w.msg[sq->nxt];
+	const u32 begun = (u32)wire_psn_diff(sq->psn_nxt, sq->psn_una);
+	const u32 k = swqe->sent ? (u32)wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
+
+	if (swqe->part != PART_ALL)
+		return begun + part_left(swqe, k) <= w.plan.window + sq->kept.num;
+	return begun < 2 * w.plan.window + sq->kept.num;
+}
+
+/* As the schedule likes, where send.c goes by the window; but packet @k is to begin one. */
+static u8 read_part(u32 k)
+{
+	const u32 part = chance(w.plan.parted) ? rnd_below(4) : PART_ALL;
+
+	return (u8)(k ? min(part, (u32)__builtin_ctz(k)) : part);
+}
+
+static bool resource_open(void)
+{
+	const bool again = wire_psn_diff(sq->psn_nxt, sq->psn_end) < 0;
+	struct msg *swqe = &w.msg[sq->nxt];
+	const u32 k = swqe->sent ? (u32)wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
+
+	if (!again && swqe_op(sq->nxt)->kind == SEND_READ &&
+	    (!swqe->sent || sq->psn_nxt == sq->psn_una))
+		swqe->part = read_part(k);
+	if (!again && sq->num_rd >= w.plan.max_rd)
+		return false;
+	return !sq->num_rd || sq->psn_nxt == sq->psn_una || read_window_open();
 }
 
 static bool may_begin(void)
 {
-	const struct msg *wqe = &w.msg[sq->nxt];
-
-	if (wqe->fence && sq->num_rd)
+	if (w.msg[sq->nxt].fence && sq->num_rd)
 		return false;
-	if (!takes_resource(swqe_op(sq->nxt)))
-		return true;
-	return sq->num_rd < w.plan.max_rd && (!sq->num_rd || read_window_open());
+	return !takes_resource(swqe_op(sq->nxt)) || resource_open();
 }
 
 static bool send_ready(void)
 {
 	if (sq->nxt == sq->fetched && !sq_fetch())
 		return false;
-	return w.msg[sq->nxt].sent || may_begin();
+	if (!w.msg[sq->nxt].sent)
+		return may_begin();
+	return !takes_resource(swqe_op(sq->nxt)) || resource_open();
 }
 
+/* Probes in a row that ask for part of what is left of a response */
+#define ASKS_MAX	2
+
 /*
- * Of a READ, what is missing before the first response that is kept; all that is
- * left of it where asking for that has not helped. Return: the PSN behind it.
+ * Of a READ's request, what is missing before the first response that is kept, but not more than a
+ * window; all that is left of it where asking for that has not helped. One of which nothing has
+ * come goes as it was. Return: the PSN behind it.
  */
 static u32 ask_for_gap(struct send_turn *turn)
 {
 	const struct msg *swqe = &w.msg[sq->nxt];
-	const u32 end = wire_psn_add(swqe->first_psn, swqe->num_pkts);
 	const struct late *kept = kept_first(&sq->kept);
+	const u32 end = part_end(swqe, sq->psn_nxt);
+	const u32 rest = (u32)wire_psn_diff(end, sq->psn_nxt);
+	const bool guess = sq->repair.blind || sq->repair.probes;
+	bool known = sq->psn_nxt != part_start(swqe, sq->psn_nxt);
+	u32 num = rest;
 
 	turn->read_len = 0;
-	/* an acknowledgement that is kept may name this very packet: no gap ends there */
-	if (swqe_op(sq->nxt)->kind != SEND_READ || !kept || sq->repair.probes > 2 ||
-	    wire_psn_diff(kept->rx.pkt.psn, end) >= 0 ||
-	    wire_psn_diff(kept->rx.pkt.psn, sq->psn_nxt) <= 0)
+	if (swqe_op(sq->nxt)->kind != SEND_READ)
 		return end;
-	turn->read_len = (u32)wire_psn_diff(kept->rx.pkt.psn, sq->psn_nxt) * MTU;
-	return kept->rx.pkt.psn;
+	/* an acknowledgement that is kept may name this very packet: no gap ends there */
+	if (kept && wire_psn_diff(kept->rx.pkt.psn, end) < 0 &&
+	    wire_psn_diff(kept->rx.pkt.psn, sq->psn_nxt) > 0) {
+		num = (u32)wire_psn_diff(kept->rx.pkt.psn, sq->psn_nxt);
+		known = true;
+	}
+	if (sq->repair.probes > ASKS_MAX)
+		num = rest;
+	turn->lacks = num;
+	if (known && sq->repair.probes <= ASKS_MAX)
+		num = min(num, guess ? w.plan.ask : w.plan.window);
+	if (num < rest)
+		turn->read_len = num * MTU;
+	return wire_psn_add(sq->psn_nxt, num);
 }
 
 static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
@@ -863,6 +949,7 @@ static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
 	bool stream;
 
 	turn->alone = true;
+	turn->lacks = 0;
 	turn->ask_psn = wire_psn_add(sq->psn_nxt, left - 1);
 	if (wire_psn_diff(turn->ask_psn, limit) >= 0)
 		turn->ask_psn = wire_psn_add(limit, -1U);
@@ -934,7 +1021,7 @@ static enum send_result repair_one(struct send_turn *turn)
 	if (res == SEND_BACK || end == sq->repair.psn)
 		return res;
 	sq->repair.due = false;
-	repair_sent(end);
+	repair_sent(end, turn->lacks);
 	return res;
 }
 
@@ -942,15 +1029,15 @@ static enum send_result repair_one(struct send_turn *turn)
 static enum send_result send_missing(struct send_turn *turn, u32 end)
 {
 	const struct msg *swqe = &w.msg[sq->nxt];
-	const u32 behind = wire_psn_add(swqe->first_psn, swqe->num_pkts);
 	const u32 psn = sq->psn_nxt;
 	enum send_result res;
 	s32 num;
 
 	if (sq->sweep.implied && swqe_op(sq->nxt)->kind == SEND_READ &&
-	    wire_psn_diff(end, behind) < 0)
+	    wire_psn_diff(end, part_end(swqe, psn)) < 0)
 		turn->read_len = (u32)wire_psn_diff(end, psn) * MTU;
 	seen[SEEN_SWEPT]++;
+	turn->lacks = 0;
 	res = send_packet(turn);
 	/* so much may come twice; of a READ request, all of its response */
 	num = turn->read_len ? wire_psn_diff(end, psn) : wire_psn_diff(sq->psn_nxt, psn);
@@ -975,10 +1062,10 @@ static enum send_result send_gap(struct send_turn *turn, u32 end)
 		const struct msg *swqe = &w.msg[sq->nxt];
 
 		turn->budget--;
-		/* a READ that has not arrived goes as a whole */
+		/* a READ request that has not arrived goes as a whole */
 		if (!sq->sweep.implied && takes_resource(swqe_op(sq->nxt)) &&
-		    sq->psn_nxt != swqe->first_psn)
-			send_seek(swqe->first_psn);
+		    sq->psn_nxt != part_start(swqe, sq->psn_nxt))
+			send_seek(part_start(swqe, sq->psn_nxt));
 		if (sq->sweep.implied && !send_awaits(sq->nxt)) {
 			note_swept(swqe->first_psn, swqe->num_pkts);
 			send_seek(wire_psn_add(swqe->first_psn, swqe->num_pkts));

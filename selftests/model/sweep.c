@@ -298,9 +298,12 @@ void gaps_repaired(u32 end, ktime_t now)
 {
 	struct gap *gap = &sq->sweep.gap[0];
 
-	/* the oldest packet is in the first gap, or in none */
+	/*
+	 * The oldest packet is in the first gap, or in none; of a response, what is not asked for
+	 * yet will be when this has come.
+	 */
 	if (sq->sweep.num && gap_has(gap, sq->psn_una) &&
-	    wire_psn_diff(end, gap_end(gap)) >= 0)
+	    (sq->sweep.implied || wire_psn_diff(end, gap_end(gap)) >= 0))
 		gaps_sent(gap, now);
 }
 

@@ -5,7 +5,7 @@
  * It runs as the owner of the send side: in the softirq that received the
  * packet, if that finds it free; else the packet waits for who is at it.
  */
-#include "sroce.h"
+#include "request.h"
 #include "trace.h"
 
 static bool is_pure_ack(const struct wire_pkt *pkt)
@@ -57,22 +57,31 @@ void sroce_ack_later(struct sroce_qp *qp, struct sroce_rx *rx)
 	spin_unlock_bh(&sq->late_lock);
 }
 
-/* The oldest is complete: what it had in flight is not any more. */
+/*
+ * What has arrived of the oldest, from @from to before @to, is not in flight any more. A response
+ * that has come in part does not end its request's flight.
+ */
 static void land(struct sroce_sq *sq, u32 from, u32 to)
 {
 	const struct sroce_swqe *swqe = sq_wqe(sq, sq->una);
-	u32 n = 1;
+	u32 before, num, pkts;
 
 	if (!swqe->num_pkts)
 		return;
-	if (!swqe->answered) {
+	if (!takes_resource(swqe_op(sq, sq->una))) {
 		if (wire_psn_diff(from, swqe->first_psn) < 0)
 			from = swqe->first_psn;
-		n = wire_psn_diff(to, from);
-	} else {
-		sq->sweep.spare -= min(sq->sweep.spare, swqe->num_pkts - 1);
+		sq->flight -= min_t(u32, sq->flight, wire_psn_diff(to, from));
+		return;
 	}
-	sq->flight -= min(sq->flight, n);
+	before = parts_before(swqe, from);
+	num = parts_before(swqe, to) - before;
+	if (!num)
+		return;
+	pkts = min(swqe->num_pkts, (before + num) << swqe->part) - (before << swqe->part);
+	sq->flight -= min(sq->flight, num);
+	sq->num_rd -= num;
+	sq->sweep.spare -= min(sq->sweep.spare, pkts - num);
 }
 
 /**
@@ -102,9 +111,7 @@ void sroce_ack_advance(struct sroce_qp *qp, u32 psn)
 		if (!swqe->sent)
 			break;
 		if (wire_psn_diff(psn, end) < 0) {
-			/* part of a response does not end its request's flight */
-			if (!sroce_send_awaits(sq, sq->una) &&
-			    wire_psn_diff(psn, swqe->first_psn) > 0)
+			if (wire_psn_diff(psn, swqe->first_psn) > 0)
 				land(sq, from, psn);
 			break;
 		}
@@ -472,6 +479,8 @@ static void take_response(struct sroce_qp *qp, struct sroce_rx *rx)
 	}
 
 	sq->rsp_psn = wire_psn_add(rx->pkt.psn, 1);
+	if (rx->pkt.op->flags & WIRE_END)
+		sq->rsp_end = sq->rsp_psn;
 	swqe->answered = k + 1 == swqe->num_pkts;
 	sroce_ack_advance(qp, sq->rsp_psn);
 }

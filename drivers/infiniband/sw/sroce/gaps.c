@@ -439,9 +439,12 @@ void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now)
 {
 	struct sroce_gap *gap = &qp->sq.sweep.gap[0];
 
-	/* the oldest packet is in the first gap, or in none */
+	/*
+	 * The oldest packet is in the first gap, or in none; of a response, what is not asked for
+	 * yet will be when this has come.
+	 */
 	if (qp->sq.sweep.num && gap_has(gap, qp->sq.psn_una) &&
-	    wire_psn_diff(end, gap_end(gap)) >= 0) {
+	    (qp->sq.sweep.implied || wire_psn_diff(end, gap_end(gap)) >= 0)) {
 		sroce_gaps_sent(&qp->sq, gap, now);
 	}
 }

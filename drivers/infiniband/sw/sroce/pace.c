@@ -213,6 +213,16 @@ u64 sroce_cwnd_least(const struct sroce_sq *sq)
 	return least == U64_MAX ? 0 : least;
 }
 
+/**
+ * sroce_cwnd_within - something was answered sooner than that
+ * @sq: send side, the caller's
+ * @ns: nanoseconds; if that is less than any round trip that was measured, they had a queue
+ */
+void sroce_cwnd_within(struct sroce_sq *sq, u64 ns)
+{
+	sq->cwnd.rtt_least[0] = min(sq->cwnd.rtt_least[0], ns);
+}
+
 /* @delivered: packets in that time */
 static void note_rtt(struct sroce_cwnd *w, u64 ns, u64 delivered)
 {

@@ -41,8 +41,9 @@ static u64 probe_ns(const struct sroce_sq *sq, ktime_t now)
 {
 	const u64 least = calm(sq, now) ? PROBE_CALM_NS : probe_min(sq);
 
+	/* what has been asked for again takes longer where a response does */
 	if (sq->srtt)
-		return max_t(u64, 2 * sq->srtt + min(4 * sq->rttvar, sq->srtt), least);
+		return max3(2 * sq->srtt + min(4 * sq->rttvar, sq->srtt), sq->repair.took, least);
 	/* of a network that loses a packet of every window from the start */
 	return sq->repair.took ? max(4 * sq->repair.took, probe_min(sq)) : PROBE_FIRST_NS;
 }
@@ -145,6 +146,7 @@ static void repair(struct sroce_qp *qp, bool told)
 	r->out = false;
 	r->told = told;
 	r->blind = false;
+	r->twice = false;
 	/* the rest may have to follow, and nothing new before that */
 	r->hold = told && r->peer == SROCE_PEER_UNKNOWN;
 	r->rest_due = KTIME_MAX;
@@ -263,8 +265,9 @@ void sroce_repair_missing(struct sroce_sq *sq, ktime_t now)
  * sroce_repair_sent - what was missing has been sent again
  * @qp: queue pair; the caller owns its send side
  * @end: first packet behind it, or behind what was asked for
+ * @lacks: of a READ, packets of its response that are missing in a row; else 0
  */
-void sroce_repair_sent(struct sroce_qp *qp, u32 end)
+void sroce_repair_sent(struct sroce_qp *qp, u32 end, u32 lacks)
 {
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_repair *r = &sq->repair;
@@ -274,6 +277,7 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end)
 	sroce_order_again(sq, wire_psn_diff(end, r->psn), r->probes || r->blind);
 	r->out = true;
 	r->end = end;
+	r->lacks = lacks;
 	r->sent = now;
 	r->behind = sq->psn_end;
 	sroce_repair_missing(sq, now);
@@ -298,13 +302,44 @@ void sroce_repair_swept(struct sroce_qp *qp)
 	sroce_gaps_await(sq);
 }
 
-/* What comes sooner than any round trip answers an earlier sending. */
-static void note_answer(struct sroce_sq *sq, u64 ns)
+/* Is more of a READ's response missing than was asked for? */
+static bool asks_part(const struct sroce_repair *r)
 {
-	if (ns < sroce_cwnd_least(sq))
+	return (s32)r->lacks > wire_psn_diff(r->end, r->psn);
+}
+
+/* All of that has come, and ends where no other response would. */
+static bool part_answered(const struct sroce_sq *sq)
+{
+	const struct sroce_repair *r = &sq->repair;
+
+	return r->out && asks_part(r) && sq->rsp_end == r->end;
+}
+
+/*
+ * What has been sent again is answered, after @ns. What comes sooner than any round trip answers an
+ * earlier sending, unless it is @sure that it does not.
+ */
+static void note_answer(struct sroce_sq *sq, u64 ns, bool sure)
+{
+	if (sure)
+		sroce_cwnd_within(sq, ns);
+	else if (ns < sroce_cwnd_least(sq))
 		return;
 	sq->repair.backed_off = 0;
 	sroce_retry_smooth(&sq->repair.took, &sq->repair.took_var, ns);
+}
+
+/*
+ * Nothing told what had become of a READ's response, and what was asked for again has come: so
+ * all that had been asked for was lost.
+ */
+static void note_lost(struct sroce_qp *qp, u64 ns, bool sure)
+{
+	const struct sroce_repair *r = &qp->sq.repair;
+
+	if (r->out && r->blind && r->lacks && (sure || ns >= sroce_cwnd_least(&qp->sq)))
+		sroce_cwnd_loss(qp, r->lacks);
 }
 
 /**
@@ -317,6 +352,8 @@ void sroce_repair_moved(struct sroce_qp *qp)
 	struct sroce_repair *r = &sq->repair;
 	ktime_t now;
 	s32 beyond;
+	bool sure;
+	u64 ns;
 
 	r->once = !r->probes;
 	/* the longer time stays until one is measured (Karn) */
@@ -329,8 +366,15 @@ void sroce_repair_moved(struct sroce_qp *qp)
 	if (beyond < 0)
 		return;
 	now = ktime_get();
-	if (r->out && r->once)
-		note_answer(sq, ktime_to_ns(ktime_sub(now, r->sent)));
+	ns = ktime_to_ns(ktime_sub(now, r->sent));
+	sure = part_answered(sq);
+	if (r->out && (sure ? !r->twice : r->once))
+		note_answer(sq, ns, sure);
+	note_lost(qp, ns, sure);
+	if (sure && !beyond) {
+		repair(qp, false);
+		return;
+	}
 	if (beyond > 0 || sq->psn_una == sq->psn_nxt || sroce_gaps_under_way(sq, now)) {
 		if (r->out && r->told && beyond > 0)
 			r->peer = SROCE_PEER_KEEPS;
@@ -352,7 +396,8 @@ static void rest(struct sroce_qp *qp, ktime_t now)
 {
 	struct sroce_repair *r = &qp->sq.repair;
 
-	if ((r->peer == SROCE_PEER_KEEPS || r->reports) && r->num < REPAIR_MAX) {
+	if (asks_part(r) ||
+	    ((r->peer == SROCE_PEER_KEEPS || r->reports) && r->num < REPAIR_MAX)) {
 		repair(qp, false);
 		r->blind = true;
 		return;
@@ -411,7 +456,7 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
 {
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_repair *r = &sq->repair;
-	bool again, told, blind;
+	bool again, part, told, blind;
 
 	if (ktime_compare(now, r->rest_due) >= 0) {
 		rest(qp, now);
@@ -431,10 +476,15 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
 	/* one that a NAK has asked for may have been lost again: it still wants an answer */
 	again = r->out && sq->psn_una == r->psn;
 	told = again && r->told;
-	blind = !again || r->blind;
+	/* some of what was asked for has come, and the rest of that has not */
+	part = r->out && r->lacks && !again;
+	if (part)
+		sroce_cwnd_loss(qp, wire_psn_diff(r->end, sq->psn_una));
+	blind = !part && (!again || r->blind);
 	r->out = false;
 	repair(qp, told);
 	r->blind = blind;
+	r->twice = again;
 }
 
 /**

@@ -74,7 +74,7 @@ u32 sroce_send_whole(const struct sroce_sq *sq)
 
 	if (sq->una == sq->fetched || !swqe->sent || !takes_resource(swqe_op(sq, sq->una)))
 		return 1;
-	return max(wire_psn_diff(swqe->first_psn + swqe->num_pkts, sq->psn_una), 1);
+	return part_left(swqe, wire_psn_diff(sq->psn_una, swqe->first_psn));
 }
 
 /**
@@ -113,7 +113,9 @@ u32 sroce_send_lost(const struct sroce_sq *sq, u32 *at, u32 psn, u32 num, bool i
 		if (implied)
 			lost += sroce_send_awaits(sq, *at) ? wire_psn_diff(to, from) : 0;
 		else
-			lost += takes_resource(swqe_op(sq, *at)) ? 1 : wire_psn_diff(to, from);
+			lost += takes_resource(swqe_op(sq, *at)) ?
+				parts_before(swqe, wire_psn_add(to, -1)) -
+				parts_before(swqe, from) + 1 : wire_psn_diff(to, from);
 		if (wire_psn_diff(behind, end) > 0)
 			break;
 	}
@@ -125,6 +127,34 @@ u32 sroce_send_lost(const struct sroce_sq *sq, u32 *at, u32 psn, u32 num, bool i
  * there are blocks in a ring, and a report of 28 bytes is not to have all of them looked at.
  */
 #define SPARE_LOOKS	16384
+
+/*
+ * Those of a READ, or another that has a response, of which the peer has the request. @gap: the
+ * gap to look at first, by PSN; @left: requests on the wire that are still to be looked at.
+ */
+static u32 spare_of(const struct sroce_sq *sq, const struct sroce_swqe *swqe,
+		    const struct wire_gaps *gaps, u32 *gap, u32 *left)
+{
+	u32 k = parts_before(swqe, sq->psn_una) << swqe->part;
+	u32 spare = 0;
+
+	while (*left && k < swqe->num_pkts) {
+		const u32 psn = wire_psn_add(swqe->first_psn, k);
+		const s32 off = wire_psn_diff(psn, sq->psn_una);
+		const u32 num = part_left(swqe, k);
+
+		if (off >= (s32)gaps->end || wire_psn_diff(psn, sq->psn_end) >= 0)
+			break;
+		--*left;
+		while (*gap < gaps->num &&
+		       off >= (s32)(gaps->gap[*gap].first + gaps->gap[*gap].num))
+			++*gap;
+		if (off >= 0 && (*gap == gaps->num || off < (s32)gaps->gap[*gap].first))
+			spare += num - 1;
+		k += num;
+	}
+	return spare;
+}
 
 /**
  * sroce_send_spare - PSNs of what the peer keeps that stand for no packet
@@ -141,18 +171,13 @@ u32 sroce_send_spare(const struct sroce_sq *sq, const struct wire_gaps *gaps)
 
 	for (at = sq->una; left && looks && at != sq->fetched; at += sq_wqe(sq, at)->num_blocks) {
 		const struct sroce_swqe *swqe = sq_wqe(sq, at);
-		const s32 off = wire_psn_diff(swqe->first_psn, sq->psn_una);
 
-		if (!swqe->sent || (swqe->num_pkts && off >= (s32)gaps->end))
+		if (!swqe->sent || (swqe->num_pkts &&
+		     wire_psn_diff(swqe->first_psn, sq->psn_una) >= (s32)gaps->end))
 			break;
 		looks--;
-		if (!takes_resource(swqe_op(sq, at)))
-			continue;
-		left--;
-		while (gap < gaps->num && off >= (s32)(gaps->gap[gap].first + gaps->gap[gap].num))
-			gap++;
-		if (off >= 0 && (gap == gaps->num || off < (s32)gaps->gap[gap].first))
-			spare += swqe->num_pkts - 1;
+		if (takes_resource(swqe_op(sq, at)))
+			spare += spare_of(sq, swqe, gaps, &gap, &left);
 	}
 	return spare;
 }
@@ -177,11 +202,8 @@ static enum sroce_cq_result request_done(struct sroce_qp *qp, enum ib_wc_status 
 	/* of a rendezvous: what is complete is the peer's message */
 	const bool solicited = status || (sq->tagged && wqe->flags & SROCE_WQE_SOLICITED);
 
-	if (wqe->opcode < ARRAY_SIZE(sroce_send_ops)) {
+	if (wqe->opcode < ARRAY_SIZE(sroce_send_ops))
 		cqe.opcode = sroce_send_ops[wqe->opcode].wc;
-		if (swqe->sent && takes_resource(&sroce_send_ops[wqe->opcode]))
-			sq->num_rd--;
-	}
 	if (status && status != IB_WC_WR_FLUSH_ERR)
 		sroce_qp_count(qp, REQ_CQE_ERR);
 	if (sq->tagged)
@@ -382,7 +404,11 @@ bool sroce_sq_fetch(struct sroce_qp *qp)
 
 	memcpy(wqe, queue_entry(&sq->q, sq->fetched), SROCE_SQ_BLOCK);
 	n = wqe->num_blocks;
-	*swqe = (struct sroce_swqe) { .num_blocks = 1, .num_pkts = 1 };
+	*swqe = (struct sroce_swqe) {
+		.num_blocks = 1,
+		.num_pkts = 1,
+		.part = SROCE_PART_ALL,
+	};
 	if (!n || n > SROCE_SQ_MAX_BLOCKS || n > avail) {
 		/* where the next one starts is unknown; all end in ERR anyway */
 		swqe->status = IB_WC_LOC_QP_OP_ERR;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What the requester's two halves share: request.c has requests, from the ring
- * to their completion, and send.c the packets that are made of them.
+ * What the requester's files share: request.c has requests, from the ring to
+ * their completion, send.c the packets that are made of them, and ack.c what
+ * becomes of those.
  */
 #ifndef SROCE_REQUEST_H
 #define SROCE_REQUEST_H
@@ -54,6 +55,42 @@ static inline const struct sroce_send_op *swqe_op(const struct sroce_sq *sq, u32
 static inline bool takes_resource(const struct sroce_send_op *op)
 {
 	return op->kind >= SEND_READ && op->kind <= SEND_FLUSH;
+}
+
+/*
+ * A response is not acknowledged, so nothing but its request says how much of it is under way at
+ * a time. Where the window is smaller than that, a READ goes onto the wire as several: each is a
+ * request of its own for the peer, with its own resource (9.7.3.1), PSNs and end.
+ */
+
+/* Of @k packets of a response: those of its request from there on. */
+static inline u32 part_left(const struct sroce_swqe *swqe, u32 k)
+{
+	return min(swqe->num_pkts, ((k >> swqe->part) + 1) << swqe->part) - k;
+}
+
+/* The first PSN of the request on the wire that has @psn, of a READ that has. */
+static inline u32 part_start(const struct sroce_swqe *swqe, u32 psn)
+{
+	const u32 k = wire_psn_diff(psn, swqe->first_psn);
+
+	return wire_psn_add(swqe->first_psn, k >> swqe->part << swqe->part);
+}
+
+/* The PSN behind it. */
+static inline u32 part_end(const struct sroce_swqe *swqe, u32 psn)
+{
+	return wire_psn_add(psn, part_left(swqe, wire_psn_diff(psn, swqe->first_psn)));
+}
+
+/* Requests on the wire of which all lies before @psn, of one that was sent and has a response. */
+static inline u32 parts_before(const struct sroce_swqe *swqe, u32 psn)
+{
+	const s32 k = wire_psn_diff(psn, swqe->first_psn);
+
+	if (k >= (s32)swqe->num_pkts)
+		return ((swqe->num_pkts - 1) >> swqe->part) + 1;
+	return k > 0 ? k >> swqe->part : 0;
 }
 
 bool sroce_sq_fetch(struct sroce_qp *qp);

@@ -11,6 +11,7 @@
 
 #include "request.h"
 #include "trace.h"
+#include "wire/recovery.h"
 
 /*
  * Bytes of one turn, at full packets, and packets of it at least. Then the stack gets
@@ -34,6 +35,15 @@
  */
 #define REFUSALS_MAX		64
 
+/* Probes in a row that ask for part of what is left of a response */
+#define ASKS_MAX		2U
+
+/* Where a window was cut, and round trips take so long, there is a queue */
+#define READ_SLOW_NS		(500 * NSEC_PER_USEC)
+/* There, requests that make a window, and packets that one asks for at least */
+#define PARTS_WINDOW		4U
+#define PART_MIN		8U
+
 /* Packets, their payload, all of them on Ethernet, and those of them that had been sent before */
 struct send_count {
 	u32 pkts;
@@ -56,6 +66,7 @@ struct send_turn {
 	bool alone;			/* it is sent again by itself: sroce_repair, sroce_sweep */
 	u32 ask_psn;			/* then, the packet that asks for an acknowledgement */
 	u32 read_len;			/* then, bytes that a READ asks for at most */
+	u32 lacks;			/* and packets that are missing of its response */
 	bool request;			/* it is sweep.request */
 	u32 swept;			/* PSNs in @burst that may come twice by that */
 	bool owes;			/* a message has ended, and nothing since then has asked */
@@ -260,6 +271,18 @@ static u8 pick_operation(const struct sroce_send_op *op, bool first, bool last)
 	return last ? op->last : op->middle;
 }
 
+/* Packets of a request that was sent, before @psn: of a response, those that ask for it. */
+static u32 pkts_before(const struct sroce_sq *sq, u32 index, u32 psn)
+{
+	const struct sroce_swqe *swqe = sq_wqe(sq, index);
+
+	if (!swqe->num_pkts)
+		return 0;
+	if (takes_resource(swqe_op(sq, index)))
+		return parts_before(swqe, psn);
+	return clamp_t(s32, wire_psn_diff(psn, swqe->first_psn), 0, swqe->num_pkts);
+}
+
 /**
  * sroce_send_seek - go back to a packet
  * @qp: queue pair; the caller owns its send side
@@ -269,7 +292,6 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 {
 	struct sroce_sq *sq = &qp->sq;
 	const struct sroce_swqe *swqe = NULL;
-	bool stream;
 	u64 off;
 
 	sq->psn_nxt = psn;
@@ -278,22 +300,17 @@ void sroce_send_seek(struct sroce_qp *qp, u32 psn)
 	sq->flight = 0;
 	for (sq->nxt = sq->una; sq->nxt != sq->fetched; sq->nxt += swqe->num_blocks) {
 		swqe = sq_wqe(sq, sq->nxt);
-		if (!swqe->sent || wire_psn_diff(psn, swqe->first_psn) < (s32)swqe->num_pkts)
+		if (!swqe->sent)
 			break;
-		if (swqe_op(sq, sq->nxt)->kind == SEND_STREAM)
-			sq->flight += swqe->num_pkts;
-		else if (swqe->num_pkts)
-			sq->flight++;
+		sq->flight += pkts_before(sq, sq->nxt, psn);
+		if (wire_psn_diff(psn, swqe->first_psn) < (s32)swqe->num_pkts)
+			break;
 	}
-	stream = sq->nxt != sq->fetched && swqe->sent &&
-		 swqe_op(sq, sq->nxt)->kind == SEND_STREAM;
-	if (stream)
-		sq->flight += wire_psn_diff(psn, swqe->first_psn);
 	/* what was acknowledged of the oldest is not in flight */
-	if (sq->flight && swqe_op(sq, sq->una)->kind == SEND_STREAM)
-		sq->flight -= min_t(u32, sq->flight,
-				    wire_psn_diff(sq->psn_una, sq_wqe(sq, sq->una)->first_psn));
-	if (!stream || sq_copy(sq, sq->nxt)->flags & SROCE_WQE_INLINE)
+	if (sq->flight)
+		sq->flight -= min(sq->flight, pkts_before(sq, sq->una, sq->psn_una));
+	if (sq->nxt == sq->fetched || !swqe->sent || swqe_op(sq, sq->nxt)->kind != SEND_STREAM ||
+	    sq_copy(sq, sq->nxt)->flags & SROCE_WQE_INLINE)
 		return;
 
 	off = (u64)wire_psn_diff(psn, swqe->first_psn) * qp->mtu;
@@ -483,9 +500,17 @@ static u32 wqe_srqn(const struct sroce_send_wqe *wqe)
 static u32 reth_len(const struct send_turn *turn, const struct sroce_send_wqe *wqe,
 		    const struct sroce_swqe *swqe, u32 off)
 {
-	if (sroce_send_ops[wqe->opcode].kind == SEND_FLUSH)
+	const u32 mtu = turn->qp->mtu;
+	const u32 rest = swqe->length - off;
+
+	switch (sroce_send_ops[wqe->opcode].kind) {
+	case SEND_FLUSH:
 		return wqe->flush_len;
-	return turn->read_len ?: swqe->length - off;
+	case SEND_READ:
+		return turn->read_len ?: min(rest, part_left(swqe, off / mtu) * mtu);
+	default:
+		return rest;
+	}
 }
 
 /* The extension headers that the opcode's row names, for @off bytes on. */
@@ -542,8 +567,6 @@ static void send_sent(struct send_turn *turn, u32 payload, u32 psns, bool ask, b
 	if (!swqe->sent) {
 		swqe->sent = true;
 		swqe->first_psn = sq->psn_nxt;
-		if (takes_resource(swqe_op(sq, sq->nxt)))
-			sq->num_rd++;
 	}
 	turn->written.pkts++;
 	turn->written.bytes += payload;
@@ -701,8 +724,8 @@ static struct send_pkt next_packet(const struct send_turn *turn)
 		pkt.last = k + 1 == swqe->num_pkts;
 		pkt.opcode = qp->transport | pick_operation(op, !k, pkt.last);
 	} else {
-		pkt.psns = swqe->num_pkts - k;
-		pkt.last = true;
+		pkt.psns = part_left(swqe, k);
+		pkt.last = k + pkt.psns == swqe->num_pkts;
 		pkt.opcode = qp->transport | op->only;
 	}
 	pkt.row = &wire_opcodes[pkt.opcode];
@@ -771,6 +794,11 @@ static enum send_result send_packet(struct send_turn *turn)
 	memset(p + pkt.payload, 0, pad);
 	sroce_burst_commit(&turn->burst);
 
+	if (takes_resource(swqe_op(sq, sq->nxt))) {
+		sq->num_rd += wire_psn_diff(sq->psn_nxt, sq->psn_end) >= 0;
+		send_sent(turn, pkt.payload, pkt.psns, pkt.ask, pkt.last);
+		return SENT;
+	}
 	send_sent(turn, pkt.payload, pkt.psns, pkt.ask, pkt.last);
 	return pkt.last || turn->alone ? SENT : send_middles(turn);
 }
@@ -882,21 +910,67 @@ static bool psns_free(const struct sroce_qp *qp)
 }
 
 /*
- * What READs ask for comes without being asked again, and is in flight as well:
- * more than this overflows queues on its way, and what is kept behind a gap.
+ * What READs ask for comes without being asked again, and is in flight as well: more than this
+ * overflows queues on its way, and what is kept behind a gap. READs as they are may be as large as
+ * a window, and the next is to be there when one ends; parts are made to fit.
  */
 static bool read_window_open(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
-	const u32 begun = wire_psn_diff(sq->psn_nxt, sq->psn_una);
-	const u32 window = max(min(2 * sq->cwnd.pkts, 2 * SROCE_SEND_WINDOW / qp->mtu),
-			       sq->cwnd.pkts);
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+	const u32 begun = wire_psn_diff(sq->psn_nxt, sq->psn_una), pkts = sq->cwnd.pkts;
+	const u32 k = swqe->sent ? wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
+	const u32 with = begun + part_left(swqe, k);
+	bool open;
 
-	if (begun - sq->kept.num < window &&
-	    begun + sq_wqe(sq, sq->nxt)->num_pkts <= sq->cwnd.most)
+	if (swqe->part != SROCE_PART_ALL)
+		open = with <= pkts + sq->kept.num;
+	else
+		open = begun < max(min(2 * pkts, 2 * SROCE_SEND_WINDOW / qp->mtu), pkts) +
+			       sq->kept.num;
+	if (open && with <= sq->cwnd.most)
 		return true;
 	sq->cwnd.full = true;
 	return false;
+}
+
+/*
+ * A READ begins, or goes on after @k packets with nothing of it under way: how many is a request to
+ * ask for? All of them; but where a window has been too large for a queue, a few requests are to
+ * make one. Without a queue, losses cut windows as well, and parts would cost speed. As a power of
+ * two, and packet @k is to begin one: see struct sroce_swqe.
+ */
+static u8 read_part(const struct sroce_qp *qp, u32 num_pkts, u32 k)
+{
+	const u32 requests = clamp_t(u32, qp->attr.max_rd_atomic, 1, PARTS_WINDOW);
+	const struct sroce_cwnd *w = &qp->sq.cwnd;
+	u32 part = SROCE_PART_ALL;
+
+	if (w->ssthresh != U32_MAX && qp->sq.srtt >= READ_SLOW_NS && num_pkts - k > w->pkts)
+		part = ilog2(max(w->pkts / requests, PART_MIN));
+	return k ? min_t(u32, part, __ffs(k)) : part;
+}
+
+/*
+ * A request with a response, or the next part of one: may it go onto the wire? What has begun ends,
+ * with the resources taken away in SQD, too: without another.
+ */
+static bool resource_open(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	const bool again = wire_psn_diff(sq->psn_nxt, sq->psn_end) < 0;
+	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+	const u32 k = swqe->sent ? wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
+
+	if (!again && swqe_op(sq, sq->nxt)->kind == SEND_READ &&
+	    (!swqe->sent || sq->psn_nxt == sq->psn_una))
+		swqe->part = read_part(qp, swqe->num_pkts, k);
+	if (!again && sq->num_rd >= max_t(u32, qp->attr.max_rd_atomic, swqe->sent)) {
+		/* a part is as large as the window lets it be */
+		sq->cwnd.full |= swqe->part != SROCE_PART_ALL;
+		return false;
+	}
+	return !sq->num_rd || sq->psn_nxt == sq->psn_una || read_window_open(qp);
 }
 
 /* May the request begin now? 10.8.3 for the fence, 9.7.3.1 for the resources */
@@ -913,7 +987,7 @@ static bool may_begin(struct sroce_qp *qp)
 		return false;
 	if (!takes_resource(swqe_op(sq, sq->nxt)))
 		return true;
-	return sq->num_rd < qp->attr.max_rd_atomic && (!sq->num_rd || read_window_open(qp));
+	return resource_open(qp);
 }
 
 /*
@@ -953,7 +1027,9 @@ static bool send_ready(struct send_turn *turn)
 		fail_next(qp);
 		return false;
 	}
-	return swqe->sent || may_begin(qp);
+	if (!swqe->sent)
+		return may_begin(qp);
+	return !takes_resource(swqe_op(sq, sq->nxt)) || resource_open(qp);
 }
 
 static bool window_open(struct sroce_qp *qp)
@@ -972,24 +1048,40 @@ static bool window_open(struct sroce_qp *qp)
 }
 
 /*
- * Of a READ, what is missing before the first response that is kept; all that is
- * left of it where asking for that has not helped. Return: the PSN behind it.
+ * Of a READ's request, what is missing before the first response that is kept; all that is left of
+ * it where asking for that has not helped. But not more than a window: it comes as a burst, and
+ * what is lost of that is asked for here. A request of which nothing has come goes as it was: for
+ * the peer it may be the first, and a longer one later would be none that it knows (9.7.5.1.2).
+ * Return: the PSN behind it.
  */
 static u32 ask_for_gap(struct send_turn *turn)
 {
 	struct sroce_sq *sq = &turn->qp->sq;
 	const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
-	const u32 end = wire_psn_add(swqe->first_psn, swqe->num_pkts);
 	const struct sroce_late *kept = sroce_kept_first(&sq->kept);
+	const u32 end = part_end(swqe, sq->psn_nxt);
+	const u32 rest = wire_psn_diff(end, sq->psn_nxt);
+	const bool guess = sq->repair.blind || sq->repair.probes;
+	bool known = sq->psn_nxt != part_start(swqe, sq->psn_nxt);
+	u32 num = rest;
 
 	turn->read_len = 0;
-	/* an acknowledgement that is kept may name this very packet: no gap ends there */
-	if (swqe_op(sq, sq->nxt)->kind != SEND_READ || !kept || sq->repair.probes > 2 ||
-	    wire_psn_diff(kept->rx.pkt.psn, end) >= 0 ||
-	    wire_psn_diff(kept->rx.pkt.psn, sq->psn_nxt) <= 0)
+	if (swqe_op(sq, sq->nxt)->kind != SEND_READ)
 		return end;
-	turn->read_len = wire_psn_diff(kept->rx.pkt.psn, sq->psn_nxt) * turn->qp->mtu;
-	return kept->rx.pkt.psn;
+	/* an acknowledgement that is kept may name this very packet: no gap ends there */
+	if (kept && wire_psn_diff(kept->rx.pkt.psn, end) < 0 &&
+	    wire_psn_diff(kept->rx.pkt.psn, sq->psn_nxt) > 0) {
+		num = wire_psn_diff(kept->rx.pkt.psn, sq->psn_nxt);
+		known = true;
+	}
+	if (sq->repair.probes > ASKS_MAX)
+		num = rest;
+	turn->lacks = num;
+	if (known && sq->repair.probes <= ASKS_MAX)
+		num = min(num, guess ? PROBE_READ : sq->cwnd.pkts);
+	if (num < rest)
+		turn->read_len = num * turn->qp->mtu;
+	return wire_psn_add(sq->psn_nxt, num);
 }
 
 /* Packets from psn_nxt on, by themselves: @end becomes the PSN behind them. */
@@ -1001,6 +1093,7 @@ static enum send_result send_alone(struct send_turn *turn, u32 limit, u32 *end)
 	bool stream;
 
 	turn->alone = true;
+	turn->lacks = 0;
 	turn->ask_psn = wire_psn_add(sq->psn_nxt, left - 1);
 	if (wire_psn_diff(turn->ask_psn, limit) >= 0)
 		turn->ask_psn = wire_psn_add(limit, -1);
@@ -1090,7 +1183,7 @@ static enum send_result repair_one(struct send_turn *turn)
 	if (res == SEND_BACK || end == sq->repair.psn)
 		return res;
 	sq->repair.due = false;
-	sroce_repair_sent(qp, end);
+	sroce_repair_sent(qp, end, turn->lacks);
 	return res;
 }
 
@@ -1103,13 +1196,12 @@ static enum send_result send_missing(struct send_turn *turn, u32 end)
 	struct sroce_qp *qp = turn->qp;
 	struct sroce_sq *sq = &qp->sq;
 	const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
-	const u32 behind = wire_psn_add(swqe->first_psn, swqe->num_pkts);
 	const u32 psn = sq->psn_nxt;
 	enum send_result res;
 	u32 num;
 
 	if (sq->sweep.implied && swqe_op(sq, sq->nxt)->kind == SEND_READ &&
-	    wire_psn_diff(end, behind) < 0)
+	    wire_psn_diff(end, part_end(swqe, psn)) < 0)
 		turn->read_len = wire_psn_diff(end, psn) * qp->mtu;
 	res = send_packet(turn);
 	/* so much may come twice; of a READ request, all of its response */
@@ -1135,10 +1227,10 @@ static enum send_result send_gap(struct send_turn *turn, u32 end)
 		const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 
 		turn->budget--;
-		/* a READ that has not arrived goes as a whole */
+		/* a READ request that has not arrived goes as a whole */
 		if (!sq->sweep.implied && takes_resource(swqe_op(sq, sq->nxt)) &&
-		    sq->psn_nxt != swqe->first_psn)
-			sroce_send_seek(qp, swqe->first_psn);
+		    sq->psn_nxt != part_start(swqe, sq->psn_nxt))
+			sroce_send_seek(qp, part_start(swqe, sq->psn_nxt));
 		if (swqe_op(sq, sq->nxt)->kind == SEND_LOCAL) {
 			next_request(sq);
 		} else if (sq->sweep.implied && !sroce_send_awaits(sq, sq->nxt)) {

@@ -663,8 +663,9 @@ struct sroce_qpn {
  *	what is done here
  * @length: bytes of its message
  * @num_blocks: of the ring
+ * @part: of a READ: it is asked for by requests of 2 ^ @part packets each, the last of fewer
  * @sent: its first packet has left, its PSNs are taken
- * @answered: what it asked for has come: READ, ATOMIC and their kin
+ * @answered: all that it asked for has come: READ, ATOMIC and their kin
  * @status: enum ib_wc_status; other than success, it fails when all before
  *	it are complete
  */
@@ -673,10 +674,14 @@ struct sroce_swqe {
 	u32 num_pkts;
 	u32 length;
 	u8 num_blocks;
-	u8 sent;
-	u8 answered;
+	u8 part;
+	u8 sent:1;
+	u8 answered:1;
 	u8 status;
 };
+
+/* More packets than any response has: it is asked for as a whole */
+#define SROCE_PART_ALL		31U
 
 /**
  * struct sroce_rx_pos - a place in a received skb
@@ -838,6 +843,7 @@ enum sroce_peer {
  * @told: a NAK has asked for it; else it is a guess
  * @blind: of which nothing that came tells
  * @once: it was answered before it had to be sent once more
+ * @twice: as a probe, and as it had been before
  * @hold: nothing else is sent until there is an answer
  * @peer: enum sroce_peer
  * @reports: and it reports gaps, as far as is known
@@ -853,6 +859,7 @@ enum sroce_peer {
  * @took_var: how far that is off, on the average
  * @sent: when it was
  * @end: the first behind what was sent, or, of a READ, asked for
+ * @lacks: of a READ, packets of its response that were missing then; 0 for others
  * @behind: and the first PSN that had not been sent before that
  */
 struct sroce_repair {
@@ -861,6 +868,7 @@ struct sroce_repair {
 	bool told;
 	bool blind;
 	bool once;
+	bool twice;
 	bool hold;
 	u8 peer;
 	bool reports;
@@ -876,6 +884,7 @@ struct sroce_repair {
 	u64 took_var;
 	ktime_t sent;
 	u32 end;
+	u32 lacks;
 	u32 behind;
 };
 
@@ -1072,7 +1081,7 @@ enum sroce_sq_flag {
  * @psn_end: packet to be sent for the first time next
  * @psn_left: the packet behind all that the stack has taken: before @psn_end, if it refused some
  * @flight: request packets among those from @psn_una to @psn_nxt
- * @num_rd: requests that have left and wait for data: READ, ATOMIC and kin
+ * @num_rd: requests on the wire that wait for data, READ, ATOMIC and kin; of no meaning in ERR
  * @unasked: packets since the last one that asked for an acknowledgement
  * @num_late: packets left for the owner
  * @retry_left: until IB_WC_RETRY_EXC_ERR
@@ -1108,6 +1117,7 @@ enum sroce_sq_flag {
  * @sge: entry of the current request's list that @psn_nxt starts in
  * @sge_off: bytes into it
  * @rsp_psn: packet of a READ's response that @rsp_sge stands at
+ * @rsp_end: packet behind the last that ended a response
  * @rsp_sge: entry of the oldest request's list that its payload goes to
  * @rsp_off: bytes into it
  * @by_key: the last that was sent with a fast registration's key in its list; before @una for none
@@ -1190,6 +1200,7 @@ struct sroce_sq {
 	u32 sge;
 	u32 sge_off;
 	u32 rsp_psn;
+	u32 rsp_end;
 	u32 rsp_sge;
 	u32 rsp_off;
 	u32 by_key;
@@ -2360,6 +2371,7 @@ u32 sroce_cwnd_burst(struct sroce_qp *qp);
 void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns);
 void sroce_cwnd_acked(struct sroce_qp *qp, u32 pkts);
 void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts);
+void sroce_cwnd_within(struct sroce_sq *sq, u64 ns);
 u64 sroce_cwnd_least(const struct sroce_sq *sq);
 void sroce_cwnd_timeout(struct sroce_qp *qp);
 void sroce_pace_init(struct sroce_qp *qp);
@@ -2439,7 +2451,7 @@ void sroce_repair_nak(struct sroce_qp *qp, bool told);
 void sroce_repair_oldest(struct sroce_qp *qp);
 void sroce_repair_told(struct sroce_qp *qp, bool alone);
 void sroce_repair_missing(struct sroce_sq *sq, ktime_t now);
-void sroce_repair_sent(struct sroce_qp *qp, u32 end);
+void sroce_repair_sent(struct sroce_qp *qp, u32 end, u32 lacks);
 void sroce_repair_moved(struct sroce_qp *qp);
 void sroce_repair_acked(struct sroce_qp *qp);
 void sroce_repair_vain(struct sroce_qp *qp);

@@ -24,6 +24,9 @@
 /* In a row, each after twice the time: what has not helped by then does not. */
 #define PROBES_MAX	8
 
+/* Of a READ's response, packets that are asked for where nothing tells what has become of it */
+#define PROBE_READ	16U
+
 /* Packets in a row that are sent again, where more than one is missing */
 #define REPAIR_MAX	64
 
