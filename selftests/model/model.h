@@ -333,6 +333,7 @@ struct sq {
 void requester_reset(u32 psn);
 void send_run(void);
 void send_seek(u32 psn);
+u32 send_whole(void);
 void retry_timer(void);
 void retry_go_back(ktime_t now, u8 syndrome, bool counts);
 void retry_nak(u8 syndrome);

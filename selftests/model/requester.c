@@ -98,9 +98,13 @@ static void repair(bool told)
 
 static void repair_oldest(void)
 {
-	sq->repair.out = false;
+	struct repair *r = &sq->repair;
+	const bool again = r->out && sq->psn_una == r->psn;
+
+	r->out = false;
 	repair(false);
-	sq->repair.blind = true;
+	r->blind = true;
+	r->twice = again;
 }
 
 /* Is the packet at psn_una on its way again, or about to be? */
@@ -169,7 +173,7 @@ static void repair_sent(u32 end, u32 lacks)
 	struct repair *r = &sq->repair;
 	const ktime_t now = ktime_get();
 
-	gaps_repaired(end, now);
+	gaps_repaired(lacks ? wire_psn_add(r->psn, lacks) : end, now);
 	order_again((u32)wire_psn_diff(end, r->psn), r->probes || r->blind);
 	r->out = true;
 	r->end = end;
@@ -216,12 +220,13 @@ static bool part_answered(void)
 /* What comes sooner than any round trip answers an earlier sending, unless it is @sure. */
 static void note_answer(u64 ns, bool sure)
 {
-	if (sure)
-		sq->rtt_least = min(sq->rtt_least, ns);
-	else if (ns < cwnd_least())
+	struct repair *r = &sq->repair;
+
+	if (!sure && ns < cwnd_least())
 		return;
-	sq->repair.backed_off = 0;
-	retry_smooth(&sq->repair.took, &sq->repair.took_var, ns);
+	r->backed_off = 0;
+	if (wire_psn_diff(r->end, r->psn) <= REPAIR_MAX)
+		retry_smooth(&r->took, &r->took_var, ns);
 }
 
 void repair_moved(void)
@@ -325,7 +330,7 @@ static void repair_run(ktime_t now)
 	again = r->out && sq->psn_una == r->psn;
 	told = again && r->told;
 	/* some of what was asked for has come, and the rest of that has not */
-	part = r->out && r->lacks && !again;
+	part = r->out && r->lacks && !again && wire_psn_diff(r->end, sq->psn_una) > 0;
 	blind = !part && (!again || r->blind);
 	r->out = false;
 	repair(told);
@@ -650,6 +655,16 @@ static u8 pick_operation(const struct send_op *op, bool first, bool last)
 	return last ? op->last : op->middle;
 }
 
+/* request.c: PSNs that leave with the oldest packet, if it is sent again */
+u32 send_whole(void)
+{
+	const struct msg *swqe = &w.msg[sq->una];
+
+	if (sq->una == sq->fetched || !swqe->sent || !takes_resource(swqe_op(sq->una)))
+		return 1;
+	return part_left(swqe, (u32)wire_psn_diff(sq->psn_una, swqe->first_psn));
+}
+
 /* Packets of a request that was sent, before @psn: of a response, those that ask for it. */
 static u32 pkts_before(u32 i, u32 psn)
 {
@@ -824,7 +839,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	u32 pad = -payload & 3;
 	u32 len = row->hdr_len + payload + pad + WIRE_ICRC_LEN;
 	bool ask = turn->alone ? wire_psn_diff(turn->ask_psn, sq->psn_nxt) < (s32)psns :
-				 (last && !more_follows(turn)) || ask_now();
+				 !stream || (last && !more_follows(turn)) || ask_now();
 	enum send_result res;
 	u8 *p;
 
@@ -875,15 +890,26 @@ static u8 read_part(u32 k)
 	return (u8)(k ? min(part, (u32)__builtin_ctz(k)) : part);
 }
 
-static bool resource_open(void)
+/* The next request of a READ: it may wait for those under way, to ask for more. */
+static bool part_ready(void)
 {
-	const bool again = wire_psn_diff(sq->psn_nxt, sq->psn_end) < 0;
 	struct msg *swqe = &w.msg[sq->nxt];
 	const u32 k = swqe->sent ? (u32)wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
 
-	if (!again && swqe_op(sq->nxt)->kind == SEND_READ &&
-	    (!swqe->sent || sq->psn_nxt == sq->psn_una))
-		swqe->part = read_part(k);
+	if (swqe->sent && swqe->part == PART_ALL)
+		return true;
+	if (swqe->sent && sq->psn_nxt != sq->psn_una)
+		return read_part(k) < swqe->part + 2;
+	swqe->part = read_part(k);
+	return true;
+}
+
+static bool resource_open(void)
+{
+	const bool again = wire_psn_diff(sq->psn_nxt, sq->psn_end) < 0;
+
+	if (!again && swqe_op(sq->nxt)->kind == SEND_READ && !part_ready())
+		return false;
 	if (!again && sq->num_rd >= w.plan.max_rd)
 		return false;
 	return !sq->num_rd || sq->psn_nxt == sq->psn_una || read_window_open();
@@ -934,7 +960,7 @@ static u32 ask_for_gap(struct send_turn *turn)
 	}
 	if (sq->repair.probes > ASKS_MAX)
 		num = rest;
-	turn->lacks = num;
+	turn->lacks = known ? num : 0;
 	if (known && sq->repair.probes <= ASKS_MAX)
 		num = min(num, guess ? w.plan.ask : w.plan.window);
 	if (num < rest)

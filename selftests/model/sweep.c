@@ -298,12 +298,9 @@ void gaps_repaired(u32 end, ktime_t now)
 {
 	struct gap *gap = &sq->sweep.gap[0];
 
-	/*
-	 * The oldest packet is in the first gap, or in none; of a response, what is not asked for
-	 * yet will be when this has come.
-	 */
+	/* the oldest packet is in the first gap, or in none */
 	if (sq->sweep.num && gap_has(gap, sq->psn_una) &&
-	    (sq->sweep.implied || wire_psn_diff(end, gap_end(gap)) >= 0))
+	    wire_psn_diff(end, gap_end(gap)) >= 0)
 		gaps_sent(gap, now);
 }
 
@@ -354,9 +351,13 @@ static void less_repair(struct gap *gap, ktime_t now)
 
 	if ((!r->due && !out) || (out && passed(gap, r->sent)))
 		return;
-	/* all of a response that is missing is asked for at once */
-	num = out ? (u32)wire_psn_diff(r->end, sq->psn_una) : r->num;
-	if (sq->sweep.implied || num >= gap->num) {
+	/* of a READ, one request on the wire, or what is missing of it */
+	if (out)
+		num = (u32)wire_psn_diff(r->lacks ? wire_psn_add(r->psn, r->lacks) : r->end,
+					 sq->psn_una);
+	else
+		num = max(sq->sweep.implied ? 1 : (u32)r->num, send_whole());
+	if (num >= gap->num) {
 		gap->due = false;
 		gap->sent = out ? r->sent : now;
 		gap->behind = out ? r->behind : sq->psn_end;

@@ -48,7 +48,7 @@ void sroce_gaps_arrived(struct sroce_sq *sq, u32 psn)
  * @qp: queue pair; the caller owns its send side
  * @num: by so many packets, of which most had arrived before
  *
- * Of a READ they are its response's: with its completion its spare ones go (ack.c).
+ * Of a READ they are its response's: with each request that is answered its spare ones go (ack.c).
  */
 void sroce_gaps_moved(struct sroce_qp *qp, u32 num)
 {
@@ -439,12 +439,9 @@ void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now)
 {
 	struct sroce_gap *gap = &qp->sq.sweep.gap[0];
 
-	/*
-	 * The oldest packet is in the first gap, or in none; of a response, what is not asked for
-	 * yet will be when this has come.
-	 */
+	/* the oldest packet is in the first gap, or in none */
 	if (qp->sq.sweep.num && gap_has(gap, qp->sq.psn_una) &&
-	    (qp->sq.sweep.implied || wire_psn_diff(end, gap_end(gap)) >= 0)) {
+	    wire_psn_diff(end, gap_end(gap)) >= 0) {
 		sroce_gaps_sent(&qp->sq, gap, now);
 	}
 }
@@ -512,12 +509,16 @@ static u32 less_repair(struct sroce_sq *sq, struct sroce_gap *gap, ktime_t now)
 	if ((!r->due && !out) || (out && passed(sq, gap, r->sent)))
 		return 0;
 	/*
-	 * All of a response that is missing is asked for at once, and a READ sent as a whole;
-	 * else as much as the rate lets leave.
+	 * Of a READ, one request on the wire, as a whole or what is missing of its response, which
+	 * may be asked for in turns; else as much as the rate lets leave.
 	 */
-	num = out ? wire_psn_diff(r->end, sq->psn_una) :
-		    max(min_t(u32, r->num, sroce_pace_burst(qp, false)), sroce_send_whole(sq));
-	if (sq->sweep.implied || num >= gap->num) {
+	if (out)
+		num = wire_psn_diff(r->lacks ? wire_psn_add(r->psn, r->lacks) : r->end, sq->psn_una);
+	else if (sq->sweep.implied)
+		num = sroce_send_whole(sq);
+	else
+		num = max(min_t(u32, r->num, sroce_pace_burst(qp, false)), sroce_send_whole(sq));
+	if (num >= gap->num) {
 		gap->due = false;
 		gap->sent = out ? r->sent : now;
 		gap->behind = out ? r->behind : sq->psn_end;

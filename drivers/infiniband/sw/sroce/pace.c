@@ -213,16 +213,6 @@ u64 sroce_cwnd_least(const struct sroce_sq *sq)
 	return least == U64_MAX ? 0 : least;
 }
 
-/**
- * sroce_cwnd_within - something was answered sooner than that
- * @sq: send side, the caller's
- * @ns: nanoseconds; if that is less than any round trip that was measured, they had a queue
- */
-void sroce_cwnd_within(struct sroce_sq *sq, u64 ns)
-{
-	sq->cwnd.rtt_least[0] = min(sq->cwnd.rtt_least[0], ns);
-}
-
 /* @delivered: packets in that time */
 static void note_rtt(struct sroce_cwnd *w, u64 ns, u64 delivered)
 {
@@ -338,6 +328,7 @@ static void shrink(struct sroce_qp *qp, u32 pkts, u32 ssthresh)
 
 	w->uncut = w->pkts;
 	w->gone = 0;
+	w->cut_psn = qp->sq.psn_una;
 	w->ssthresh = max(ssthresh, WINDOW_MIN);
 	w->cut = ktime_get();
 	set_pkts(qp, max(pkts, WINDOW_MIN));
@@ -351,14 +342,17 @@ static void shrink(struct sroce_qp *qp, u32 pkts, u32 ssthresh)
 }
 
 /*
- * Of the round trip for which the window was cut, more is missing than was known: if it is most of
- * what was under way, as much as came is what the way has room for.
+ * Of the window that was cut, more is missing than was known: if it is most of it, as much as came
+ * is what the way has room for. A READ may have asked for many windows: what lies behind the first
+ * tells nothing of that.
  */
 static void cut_deeper(struct sroce_qp *qp, u32 pkts)
 {
 	struct sroce_cwnd *w = &qp->sq.cwnd;
 	u32 came;
 
+	if (wire_psn_diff(qp->sq.psn_una, w->cut_psn) > (s32)w->uncut)
+		return;
 	w->gone = min(w->gone + pkts, w->uncut);
 	came = max(w->uncut - w->gone, WINDOW_MIN);
 	if (w->gone <= w->uncut / 2 || came >= w->pkts)

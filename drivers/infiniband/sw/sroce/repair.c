@@ -158,9 +158,13 @@ static void repair(struct sroce_qp *qp, bool told)
  */
 void sroce_repair_oldest(struct sroce_qp *qp)
 {
-	qp->sq.repair.out = false;
+	struct sroce_repair *r = &qp->sq.repair;
+	const bool again = r->out && qp->sq.psn_una == r->psn;
+
+	r->out = false;
 	repair(qp, false);
-	qp->sq.repair.blind = true;
+	r->blind = true;
+	r->twice = again;
 }
 
 /* Is the packet at psn_una on its way again, or about to be? */
@@ -265,7 +269,8 @@ void sroce_repair_missing(struct sroce_sq *sq, ktime_t now)
  * sroce_repair_sent - what was missing has been sent again
  * @qp: queue pair; the caller owns its send side
  * @end: first packet behind it, or behind what was asked for
- * @lacks: of a READ, packets of its response that are missing in a row; else 0
+ * @lacks: of a READ request that the peer has, packets of the response that are missing in a
+ *	row; else 0
  */
 void sroce_repair_sent(struct sroce_qp *qp, u32 end, u32 lacks)
 {
@@ -273,7 +278,8 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end, u32 lacks)
 	struct sroce_repair *r = &sq->repair;
 	const ktime_t now = ktime_get();
 
-	sroce_gaps_repaired(qp, end, now);
+	/* the rest of it follows without a sweep: ask_for_gap() */
+	sroce_gaps_repaired(qp, lacks ? wire_psn_add(r->psn, lacks) : end, now);
 	sroce_order_again(sq, wire_psn_diff(end, r->psn), r->probes || r->blind);
 	r->out = true;
 	r->end = end;
@@ -318,28 +324,29 @@ static bool part_answered(const struct sroce_sq *sq)
 
 /*
  * What has been sent again is answered, after @ns. What comes sooner than any round trip answers an
- * earlier sending, unless it is @sure that it does not.
+ * earlier sending, unless it is @sure that it does not. A long response takes its own time.
  */
 static void note_answer(struct sroce_sq *sq, u64 ns, bool sure)
 {
-	if (sure)
-		sroce_cwnd_within(sq, ns);
-	else if (ns < sroce_cwnd_least(sq))
+	struct sroce_repair *r = &sq->repair;
+
+	if (!sure && ns < sroce_cwnd_least(sq))
 		return;
-	sq->repair.backed_off = 0;
-	sroce_retry_smooth(&sq->repair.took, &sq->repair.took_var, ns);
+	r->backed_off = 0;
+	if (wire_psn_diff(r->end, r->psn) <= REPAIR_MAX)
+		sroce_retry_smooth(&r->took, &r->took_var, ns);
 }
 
 /*
- * Nothing told what had become of a READ's response, and what was asked for again has come: so
- * all that had been asked for was lost.
+ * Nothing told what had become of a response, and what was asked for again of it has come: so much
+ * was lost. What follows may only have been late.
  */
 static void note_lost(struct sroce_qp *qp, u64 ns, bool sure)
 {
 	const struct sroce_repair *r = &qp->sq.repair;
 
 	if (r->out && r->blind && r->lacks && (sure || ns >= sroce_cwnd_least(&qp->sq)))
-		sroce_cwnd_loss(qp, r->lacks);
+		sroce_cwnd_loss(qp, wire_psn_diff(r->end, r->psn));
 }
 
 /**
@@ -477,7 +484,7 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
 	again = r->out && sq->psn_una == r->psn;
 	told = again && r->told;
 	/* some of what was asked for has come, and the rest of that has not */
-	part = r->out && r->lacks && !again;
+	part = r->out && r->lacks && !again && wire_psn_diff(r->end, sq->psn_una) > 0;
 	if (part)
 		sroce_cwnd_loss(qp, wire_psn_diff(r->end, sq->psn_una));
 	blind = !part && (!again || r->blind);

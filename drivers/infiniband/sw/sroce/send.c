@@ -38,11 +38,14 @@
 /* Probes in a row that ask for part of what is left of a response */
 #define ASKS_MAX		2U
 
-/* Where a window was cut, and round trips take so long, there is a queue */
+/* Where a window was cut lately, and round trips take so long, there is a queue */
 #define READ_SLOW_NS		(500 * NSEC_PER_USEC)
+#define READ_CUT_NS		(10 * NSEC_PER_SEC)
 /* There, requests that make a window, and packets that one asks for at least */
 #define PARTS_WINDOW		4U
 #define PART_MIN		8U
+/* Of an exponent of two: for so much more those under way are waited for */
+#define PART_GROWTH		2U
 
 /* Packets, their payload, all of them on Ethernet, and those of them that had been sent before */
 struct send_count {
@@ -66,7 +69,7 @@ struct send_turn {
 	bool alone;			/* it is sent again by itself: sroce_repair, sroce_sweep */
 	u32 ask_psn;			/* then, the packet that asks for an acknowledgement */
 	u32 read_len;			/* then, bytes that a READ asks for at most */
-	u32 lacks;			/* and packets that are missing of its response */
+	u32 lacks;			/* and packets that are missing, if the peer has its request */
 	bool request;			/* it is sweep.request */
 	u32 swept;			/* PSNs in @burst that may come twice by that */
 	bool owes;			/* a message has ended, and nothing since then has asked */
@@ -734,7 +737,7 @@ static struct send_pkt next_packet(const struct send_turn *turn)
 	if (turn->alone)
 		pkt.ask = wire_psn_diff(turn->ask_psn, sq->psn_nxt) < (s32)pkt.psns;
 	else
-		pkt.ask = (pkt.last && !more_follows(turn)) ||
+		pkt.ask = op->kind != SEND_STREAM || (pkt.last && !more_follows(turn)) ||
 			  ask_now(qp, turn->budget);
 	return pkt;
 }
@@ -946,9 +949,28 @@ static u8 read_part(const struct sroce_qp *qp, u32 num_pkts, u32 k)
 	const struct sroce_cwnd *w = &qp->sq.cwnd;
 	u32 part = SROCE_PART_ALL;
 
-	if (w->ssthresh != U32_MAX && qp->sq.srtt >= READ_SLOW_NS && num_pkts - k > w->pkts)
+	if (w->ssthresh != U32_MAX && qp->sq.srtt >= READ_SLOW_NS && num_pkts - k > w->pkts &&
+	    ktime_before(ktime_get(), ktime_add_ns(w->cut, READ_CUT_NS)))
 		part = ilog2(max(w->pkts / requests, PART_MIN));
 	return k ? min_t(u32, part, __ffs(k)) : part;
+}
+
+/*
+ * The next request of a READ is to be made. Return: false if it is to wait, for those under way to
+ * end: then it may ask for much more.
+ */
+static bool part_ready(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
+	const u32 k = swqe->sent ? wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
+
+	if (swqe->sent && swqe->part == SROCE_PART_ALL)
+		return true;
+	if (swqe->sent && sq->psn_nxt != sq->psn_una)
+		return read_part(qp, swqe->num_pkts, k) < swqe->part + PART_GROWTH;
+	swqe->part = read_part(qp, swqe->num_pkts, k);
+	return true;
 }
 
 /*
@@ -959,12 +981,10 @@ static bool resource_open(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 	const bool again = wire_psn_diff(sq->psn_nxt, sq->psn_end) < 0;
-	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
-	const u32 k = swqe->sent ? wire_psn_diff(sq->psn_nxt, swqe->first_psn) : 0;
+	const struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 
-	if (!again && swqe_op(sq, sq->nxt)->kind == SEND_READ &&
-	    (!swqe->sent || sq->psn_nxt == sq->psn_una))
-		swqe->part = read_part(qp, swqe->num_pkts, k);
+	if (!again && swqe_op(sq, sq->nxt)->kind == SEND_READ && !part_ready(qp))
+		return false;
 	if (!again && sq->num_rd >= max_t(u32, qp->attr.max_rd_atomic, swqe->sent)) {
 		/* a part is as large as the window lets it be */
 		sq->cwnd.full |= swqe->part != SROCE_PART_ALL;
@@ -1076,7 +1096,7 @@ static u32 ask_for_gap(struct send_turn *turn)
 	}
 	if (sq->repair.probes > ASKS_MAX)
 		num = rest;
-	turn->lacks = num;
+	turn->lacks = known ? num : 0;
 	if (known && sq->repair.probes <= ASKS_MAX)
 		num = min(num, guess ? PROBE_READ : sq->cwnd.pkts);
 	if (num < rest)

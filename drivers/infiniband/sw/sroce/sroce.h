@@ -664,7 +664,8 @@ struct sroce_qpn {
  * @length: bytes of its message
  * @num_blocks: of the ring
  * @part: of a READ: it is asked for by requests of 2 ^ @part packets each, the last of fewer
- * @sent: its first packet has left, its PSNs are taken
+ * @sent: its first packet has left, its PSNs are taken; of a READ in parts, some of those are
+ *	still to be sent, from @psn_end of the send side on
  * @answered: all that it asked for has come: READ, ATOMIC and their kin
  * @status: enum ib_wc_status; other than success, it fails when all before
  *	it are complete
@@ -843,7 +844,7 @@ enum sroce_peer {
  * @told: a NAK has asked for it; else it is a guess
  * @blind: of which nothing that came tells
  * @once: it was answered before it had to be sent once more
- * @twice: as a probe, and as it had been before
+ * @twice: nothing had come since it was sent before
  * @hold: nothing else is sent until there is an answer
  * @peer: enum sroce_peer
  * @reports: and it reports gaps, as far as is known
@@ -859,7 +860,7 @@ enum sroce_peer {
  * @took_var: how far that is off, on the average
  * @sent: when it was
  * @end: the first behind what was sent, or, of a READ, asked for
- * @lacks: of a READ, packets of its response that were missing then; 0 for others
+ * @lacks: of a READ request that the peer has, packets that were missing of the response; else 0
  * @behind: and the first PSN that had not been sent before that
  */
 struct sroce_repair {
@@ -978,6 +979,7 @@ struct sroce_sweep {
  * @lost: packets since the last round trip was measured
  * @uncut: packets of the window before it was cut for the last time
  * @gone: and how many of those are known to be lost
+ * @cut_psn: the oldest packet then
  * @num_rtt: how many were measured
  * @pkts: so many
  * @full: it has held packets back since the last round trip was measured
@@ -1000,6 +1002,7 @@ struct sroce_cwnd {
 	u32 lost;
 	u32 uncut;
 	u32 gone;
+	u32 cut_psn;
 	u32 num_rtt;
 	u32 pkts;
 	bool full;
@@ -2371,7 +2374,6 @@ u32 sroce_cwnd_burst(struct sroce_qp *qp);
 void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns);
 void sroce_cwnd_acked(struct sroce_qp *qp, u32 pkts);
 void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts);
-void sroce_cwnd_within(struct sroce_sq *sq, u64 ns);
 u64 sroce_cwnd_least(const struct sroce_sq *sq);
 void sroce_cwnd_timeout(struct sroce_qp *qp);
 void sroce_pace_init(struct sroce_qp *qp);
