@@ -692,6 +692,26 @@ xfer() { # ARGS...
 }
 
 # What a netdev has of RoCE while a command runs, in $TMP/cap
+# Run a command while tracepoints of sroce are on: what they print, if this kernel can, to a file.
+trace_of() { # FILE "TRACEPOINT..." COMMAND...
+	local file=$1 points=$2 t=/sys/kernel/tracing p rc
+
+	shift 2
+	[ -e $t/trace ] || mount -t tracefs none $t 2>/dev/null
+	[ -e "$t/events/sroce/sroce_${points%% *}/enable" ] || return 127
+	echo >$t/trace
+	for p in $points; do
+		echo 1 >"$t/events/sroce/sroce_$p/enable"
+	done
+	"$@"
+	rc=$?
+	for p in $points; do
+		echo 0 >"$t/events/sroce/sroce_$p/enable"
+	done
+	cat $t/trace >"$file"
+	return $rc
+}
+
 capture() { # NAMESPACE TCPDUMP'S-OPTIONS COMMAND...
 	local ns=$1 options=$2 pid
 

@@ -23,18 +23,11 @@ deepest() { # FILE
 
 # Before anybody else sends: net.c's SELF_MAX_DEPTH is how deep, which it comes to, and no deeper
 chain_nests() {
-	local t=/sys/kernel/tracing
-
-	[ -e $t/trace ] || mount -t tracefs none $t 2>/dev/null
-	if [ ! -e $t/events/sroce/sroce_receive/enable ]; then
+	trace_of "$TMP/chain" "receive burst" tap_from chain "$BIN/fuzz" -d roce0 -D roce1 chain
+	if [ ! -e "$TMP/chain" ]; then
 		skip "how deep a chain nests" "no tracing in this kernel"
 		return
 	fi
-	echo >$t/trace
-	echo 1 | tee $t/events/sroce/sroce_{receive,burst}/enable >/dev/null
-	tap_from chain "$BIN/fuzz" -d roce0 -D roce1 chain
-	echo 0 | tee $t/events/sroce/sroce_{receive,burst}/enable >/dev/null
-	cat $t/trace >"$TMP/chain"
 	is "$(deepest "$TMP/chain")" 8 "a chain nests eight calls deep and no deeper"
 }
 

@@ -13,21 +13,17 @@ tests_of shown counters resources bound
 
 # What `perf trace` makes of a message: who changes its state is shown by name
 traced() {
-	local t=/sys/kernel/tracing way
+	local way
 
-	[ -e $t/trace ] || mount -t tracefs none $t 2>/dev/null
-	if [ ! -e $t/events/sroce/sroce_state/enable ]; then
+	trace_of "$TMP/trace" "state burst" "$BIN/xfer" -d roce0 -D roce1 -n 10 -s 1000 >/dev/null
+	if [ ! -e "$TMP/trace" ]; then
 		skip "tracepoints" "no tracing in this kernel"
 		return
 	fi
-	echo >$t/trace
-	echo 1 | tee $t/events/sroce/sroce_{state,burst}/enable >/dev/null
-	"$BIN/xfer" -d roce0 -D roce1 -n 10 -s 1000 >/dev/null
-	echo 0 | tee $t/events/sroce/sroce_{state,burst}/enable >/dev/null
 	for way in "RESET to=INIT" "INIT to=RTR" "RTR to=RTS"; do
-		is "$(grep -c "sroce_state: qp=0x[0-9a-f]* from=$way" $t/trace)" 2 "two queue pairs from=$way"
+		is "$(grep -c "sroce_state: qp=0x[0-9a-f]* from=$way" "$TMP/trace")" 2 "two queue pairs from=$way"
 	done
-	between "$(grep -c 'sroce_burst: qp=0x[0-9a-f]* pkts=1 .* err=0' $t/trace)" 1 100 "and a packet leaves"
+	between "$(grep -c 'sroce_burst: qp=0x[0-9a-f]* pkts=1 .* err=0' "$TMP/trace")" 1 100 "and a packet leaves"
 }
 
 traced
