@@ -75,4 +75,20 @@ for op in write send read; do
 	far "$op, grown" $? 1 6
 done
 
+# From some microseconds to longer than any row of probes: what they send again is not timed, and each
+# message would have three for good; where 64 KB are read, ten a second.
+for how in "write 1024 1" "read 1024 1" "read 65536 4"; do
+	read -r op size deep <<<"$how"
+	wire 0
+	sent=$(hw_counter roce0 rx_pkts)
+	flow "$TMP/out" -o "$op" -s "$size" -w "$deep" --time 6 --rd-atomic 4 &
+	pid=$!
+	wait_for 60 eval "[ \$(hw_counter roce0 rx_pkts) -gt $((sent + 500)) ]"
+	wire 50
+	probes=$(hw_counter roce0 tail_probes)
+	wait $pid
+	is $? 0 "$op of $size bytes, much longer: all arrives" || sed 's/^/# /' "$TMP/out"
+	between $(($(hw_counter roce0 tail_probes) - probes)) 0 40 "$op of $size bytes: probes"
+done
+
 done_testing

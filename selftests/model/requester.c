@@ -35,7 +35,14 @@ u64 cwnd_least(void)
 /* Each in a row waits twice as long, and the first as long as the last has. */
 static u8 probe_shift(const struct repair *r)
 {
-	return (u8)min(r->backed_off + r->probes, PROBES_MAX);
+	return (u8)min(r->backed_off + r->probes, PROBE_SHIFT_MAX);
+}
+
+static s64 probe_wait(const struct repair *r, u64 ns)
+{
+	const u8 shift = probe_shift(r);
+
+	return (s64)max(ns << min(shift, PROBES_MAX), min(ns << shift, (u64)PROBE_LAST_NS));
 }
 
 u64 repair_answer_ns(ktime_t now)
@@ -77,7 +84,7 @@ static void repair_reset(void)
 	r->took_var = 0;
 }
 
-static void repair(bool told)
+static void repair(bool told, bool blind)
 {
 	struct repair *r = &sq->repair;
 
@@ -85,12 +92,12 @@ static void repair(bool told)
 		r->num = (u8)min(r->num * 4, REPAIR_MAX);
 	else
 		r->num = 1;
+	r->twice = r->out && sq->psn_una == r->psn;
 	r->psn = sq->psn_una;
 	r->due = true;
 	r->out = false;
 	r->told = told;
-	r->blind = false;
-	r->twice = false;
+	r->blind = blind;
 	/* the rest may have to follow, and nothing new before that */
 	r->hold = told && r->peer == PEER_UNKNOWN;
 	r->rest_due = KTIME_MAX;
@@ -99,12 +106,9 @@ static void repair(bool told)
 static void repair_oldest(void)
 {
 	struct repair *r = &sq->repair;
-	const bool again = r->out && sq->psn_una == r->psn;
 
-	r->out = false;
-	repair(false);
-	r->blind = true;
-	r->twice = again;
+	r->out = r->out && sq->psn_una == r->psn;
+	repair(false, true);
 }
 
 /* Is the packet at psn_una on its way again, or about to be? */
@@ -128,7 +132,7 @@ void repair_told(bool alone)
 	/* the peer is there: what is sent again has the whole of its time (9.7.6.1.3) */
 	sq->deadline = KTIME_MAX;
 	if (alone)
-		repair(true);
+		repair(true, false);
 }
 
 static bool may_hold(bool told)
@@ -155,7 +159,7 @@ void repair_nak(u8 syndrome)
 			retry_go_back(ktime_get(), syndrome, told);
 	} else if (!told) {
 		seen[SEEN_IMPLIED]++;
-		repair(false);
+		repair(false, false);
 	} else if (sq->repair.peer == PEER_DROPS) {
 		retry_nak(syndrome);
 	} else {
@@ -176,6 +180,7 @@ static void repair_sent(u32 end, u32 lacks)
 	gaps_repaired(lacks ? wire_psn_add(r->psn, lacks) : end, now);
 	order_again((u32)wire_psn_diff(end, r->psn), r->probes || r->blind);
 	r->out = true;
+	r->once = !r->probes;
 	r->end = end;
 	r->lacks = lacks;
 	r->sent = now;
@@ -183,7 +188,7 @@ static void repair_sent(u32 end, u32 lacks)
 	repair_missing(now);
 	r->probe_due = KTIME_MAX;
 	if (r->probes < PROBES_MAX)
-		r->probe_due = now + (s64)(repair_answer_ns(now) << probe_shift(r));
+		r->probe_due = now + probe_wait(r, repair_answer_ns(now));
 	seen[SEEN_REPAIR]++;
 	trace("repair psn=%u end=%u told=%d probes=%u peer=%u", r->psn, end, r->told, r->probes,
 	      r->peer);
@@ -197,7 +202,7 @@ static void repair_swept(void)
 	repair_missing(now);
 	/* of the oldest, and not of those that have become known since */
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
-		r->probe_due = now + (s64)(repair_answer_ns(now) << probe_shift(r));
+		r->probe_due = now + probe_wait(r, repair_answer_ns(now));
 	gaps_await();
 }
 
@@ -236,7 +241,7 @@ void repair_moved(void)
 	s32 beyond;
 	bool sure;
 
-	r->once = !r->probes;
+	r->once = r->once && !r->probes;
 	/* the longer time stays until one is measured (Karn) */
 	r->backed_off = probe_shift(r);
 	r->probes = 0;
@@ -252,7 +257,7 @@ void repair_moved(void)
 		note_answer((u64)(now - r->sent), sure);
 	if (sure && !beyond) {
 		seen[SEEN_ASKED_ON]++;
-		repair(false);
+		repair(false, false);
 		return;
 	}
 	if (beyond > 0 || sq->psn_una == sq->psn_nxt || gaps_under_way(now)) {
@@ -274,8 +279,7 @@ static void rest(ktime_t now)
 	struct repair *r = &sq->repair;
 
 	if (asks_part(r) || ((r->peer == PEER_KEEPS || r->reports) && r->num < REPAIR_MAX)) {
-		repair(false);
-		r->blind = true;
+		repair(false, true);
 		return;
 	}
 	if (r->told && r->once && r->peer == PEER_UNKNOWN && !r->reports) {
@@ -332,10 +336,8 @@ static void repair_run(ktime_t now)
 	/* some of what was asked for has come, and the rest of that has not */
 	part = r->out && r->lacks && !again && wire_psn_diff(r->end, sq->psn_una) > 0;
 	blind = !part && (!again || r->blind);
-	r->out = false;
-	repair(told);
-	r->blind = blind;
-	r->twice = again;
+	r->out = again;
+	repair(told, blind);
 }
 
 static void repair_arm(ktime_t now)
@@ -346,7 +348,7 @@ static void repair_arm(ktime_t now)
 	if (w.plan.plain_requester)
 		return;
 	if (r->probe_due == KTIME_MAX && r->probes < PROBES_MAX)
-		r->probe_due = min(now + (s64)(probe_ns(now) << probe_shift(r)), gaps_due(now));
+		r->probe_due = min(now + probe_wait(r, probe_ns(now)), gaps_due(now));
 	gaps_await();
 }
 

@@ -440,10 +440,12 @@ void sroce_gaps_repaired(struct sroce_qp *qp, u32 end, ktime_t now)
 	struct sroce_gap *gap = &qp->sq.sweep.gap[0];
 
 	/* the oldest packet is in the first gap, or in none */
-	if (qp->sq.sweep.num && gap_has(gap, qp->sq.psn_una) &&
-	    wire_psn_diff(end, gap_end(gap)) >= 0) {
+	if (!qp->sq.sweep.num || !gap_has(gap, qp->sq.psn_una))
+		return;
+	if (wire_psn_diff(end, gap_end(gap)) >= 0)
 		sroce_gaps_sent(&qp->sq, gap, now);
-	}
+	else if (gap->due)
+		gap->done = max(wire_psn_diff(end, gap->psn), (s32)gap->done);
 }
 
 /* When a response was asked for again; KTIME_MAX if it was not, or has not been yet. */

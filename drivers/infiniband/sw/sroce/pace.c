@@ -370,7 +370,8 @@ static void cut_deeper(struct sroce_qp *qp, u32 pkts)
  * One round trip's losses count once. Where round trips are not long, it is the
  * network that loses, unless that is a sixteenth of the window: then a queue was
  * too short for a burst. The window falls to 0.7 (that of CUBIC, RFC
- * 9438, section 4.6), but not below what the network takes without a queue.
+ * 9438, section 4.6), but not below what the network takes without a queue; or to what came, if that
+ * is less than half: see cut_deeper(), which goes on counting what turns out to be missing of it.
  */
 void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts)
 {

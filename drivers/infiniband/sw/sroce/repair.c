@@ -51,11 +51,16 @@ static u64 probe_ns(const struct sroce_sq *sq, ktime_t now)
 /* Each in a row waits twice as long, and the first as long as the last has. */
 static u8 probe_shift(const struct sroce_repair *r)
 {
-	return min(r->backed_off + r->probes, PROBES_MAX);
+	return min(r->backed_off + r->probes, PROBE_SHIFT_MAX);
 }
 
-/* Without an ACK timeout nothing else would find out that the network is back: after so long */
-#define PROBE_LAST_NS	NSEC_PER_SEC
+/* Until the next probe of those of which the first is after @ns */
+static u64 probe_wait(const struct sroce_repair *r, u64 ns)
+{
+	const u8 shift = probe_shift(r);
+
+	return max(ns << min(shift, PROBES_MAX), min_t(u64, ns << shift, PROBE_LAST_NS));
+}
 
 /* Return: when a probe is due, of those of which the first is after @ns; KTIME_MAX for none. */
 static ktime_t probe_at(const struct sroce_qp *qp, ktime_t now, u64 ns)
@@ -63,7 +68,8 @@ static ktime_t probe_at(const struct sroce_qp *qp, ktime_t now, u64 ns)
 	const struct sroce_repair *r = &qp->sq.repair;
 
 	if (r->probes < PROBES_MAX)
-		return ktime_add_ns(now, ns << probe_shift(r));
+		return ktime_add_ns(now, probe_wait(r, ns));
+	/* without an ACK timeout nothing else would find out that the network is back */
 	if (qp->timeout)
 		return KTIME_MAX;
 	return ktime_add_ns(now, max_t(u64, ns, PROBE_LAST_NS));
@@ -129,10 +135,11 @@ void sroce_repair_reset(struct sroce_qp *qp)
 }
 
 /*
- * The next turn begins with the packet at psn_una. Where one is missing right
- * behind what was sent again, a burst of them is: then more at a time.
+ * The next turn begins with the packet at psn_una: a NAK has @told so; or it is a guess, where
+ * nothing tells what has become of it (@blind). Where one is missing right behind what was sent
+ * again, a burst of them is: then more at a time.
  */
-static void repair(struct sroce_qp *qp, bool told)
+static void repair(struct sroce_qp *qp, bool told, bool blind)
 {
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_repair *r = &sq->repair;
@@ -141,12 +148,12 @@ static void repair(struct sroce_qp *qp, bool told)
 		r->num = min(r->num * 4, REPAIR_MAX);
 	else
 		r->num = 1;
+	r->twice = r->out && sq->psn_una == r->psn;
 	r->psn = sq->psn_una;
 	r->due = true;
 	r->out = false;
 	r->told = told;
-	r->blind = false;
-	r->twice = false;
+	r->blind = blind;
 	/* the rest may have to follow, and nothing new before that */
 	r->hold = told && r->peer == SROCE_PEER_UNKNOWN;
 	r->rest_due = KTIME_MAX;
@@ -159,12 +166,10 @@ static void repair(struct sroce_qp *qp, bool told)
 void sroce_repair_oldest(struct sroce_qp *qp)
 {
 	struct sroce_repair *r = &qp->sq.repair;
-	const bool again = r->out && qp->sq.psn_una == r->psn;
 
-	r->out = false;
-	repair(qp, false);
-	r->blind = true;
-	r->twice = again;
+	/* what has been sent of others tells nothing of this one */
+	r->out &= qp->sq.psn_una == r->psn;
+	repair(qp, false, true);
 }
 
 /* Is the packet at psn_una on its way again, or about to be? */
@@ -201,7 +206,7 @@ void sroce_repair_told(struct sroce_qp *qp, bool alone)
 	sq->retry_left--;
 	sq->deadline = KTIME_MAX;
 	if (alone)
-		repair(qp, true);
+		repair(qp, true, false);
 }
 
 /*
@@ -247,7 +252,7 @@ void sroce_repair_nak(struct sroce_qp *qp, bool told)
 	sroce_cwnd_loss(qp, 1);
 	if (!told) {
 		sroce_qp_count(qp, IMPLIED_NAK);
-		repair(qp, false);
+		repair(qp, false, false);
 	} else if (sq->repair.peer == SROCE_PEER_DROPS) {
 		sroce_retry_nak(qp);
 	} else {
@@ -282,6 +287,7 @@ void sroce_repair_sent(struct sroce_qp *qp, u32 end, u32 lacks)
 	sroce_gaps_repaired(qp, lacks ? wire_psn_add(r->psn, lacks) : end, now);
 	sroce_order_again(sq, wire_psn_diff(end, r->psn), r->probes || r->blind);
 	r->out = true;
+	r->once = !r->probes;
 	r->end = end;
 	r->lacks = lacks;
 	r->sent = now;
@@ -362,7 +368,7 @@ void sroce_repair_moved(struct sroce_qp *qp)
 	bool sure;
 	u64 ns;
 
-	r->once = !r->probes;
+	r->once &= !r->probes;
 	/* the longer time stays until one is measured (Karn) */
 	r->backed_off = probe_shift(r);
 	r->probes = 0;
@@ -379,7 +385,7 @@ void sroce_repair_moved(struct sroce_qp *qp)
 		note_answer(sq, ns, sure);
 	note_lost(qp, ns, sure);
 	if (sure && !beyond) {
-		repair(qp, false);
+		repair(qp, false, false);
 		return;
 	}
 	if (beyond > 0 || sq->psn_una == sq->psn_nxt || sroce_gaps_under_way(sq, now)) {
@@ -405,8 +411,7 @@ static void rest(struct sroce_qp *qp, ktime_t now)
 
 	if (asks_part(r) ||
 	    ((r->peer == SROCE_PEER_KEEPS || r->reports) && r->num < REPAIR_MAX)) {
-		repair(qp, false);
-		r->blind = true;
+		repair(qp, false, true);
 		return;
 	}
 	if (r->told && r->once && r->peer == SROCE_PEER_UNKNOWN && !r->reports) {
@@ -488,10 +493,8 @@ void sroce_repair_run(struct sroce_qp *qp, ktime_t now)
 	if (part)
 		sroce_cwnd_loss(qp, wire_psn_diff(r->end, sq->psn_una));
 	blind = !part && (!again || r->blind);
-	r->out = false;
-	repair(qp, told);
-	r->blind = blind;
-	r->twice = again;
+	r->out = again;
+	repair(qp, told, blind);
 }
 
 /**

@@ -759,6 +759,7 @@ static enum send_result send_packet(struct send_turn *turn)
 	struct sroce_sq *sq = &qp->sq;
 	struct sroce_swqe *swqe = sq_wqe(sq, sq->nxt);
 	const struct sroce_send_wqe *wqe = sq_copy(sq, sq->nxt);
+	const bool stream = !takes_resource(swqe_op(sq, sq->nxt));
 	const struct send_pkt pkt = next_packet(turn);
 	const struct wire_opcode *row = pkt.row;
 	const u32 pad = -pkt.payload & 3;
@@ -797,13 +798,10 @@ static enum send_result send_packet(struct send_turn *turn)
 	memset(p + pkt.payload, 0, pad);
 	sroce_burst_commit(&turn->burst);
 
-	if (takes_resource(swqe_op(sq, sq->nxt))) {
+	if (!stream)
 		sq->num_rd += wire_psn_diff(sq->psn_nxt, sq->psn_end) >= 0;
-		send_sent(turn, pkt.payload, pkt.psns, pkt.ask, pkt.last);
-		return SENT;
-	}
 	send_sent(turn, pkt.payload, pkt.psns, pkt.ask, pkt.last);
-	return pkt.last || turn->alone ? SENT : send_middles(turn);
+	return !stream || pkt.last || turn->alone ? SENT : send_middles(turn);
 }
 
 static int do_local(struct sroce_qp *qp, const struct sroce_send_wqe *wqe)
@@ -967,8 +965,10 @@ static bool part_ready(struct sroce_qp *qp)
 
 	if (swqe->sent && swqe->part == SROCE_PART_ALL)
 		return true;
+	/* what fits the window goes on as it is: nothing is gained by waiting for the last of them */
 	if (swqe->sent && sq->psn_nxt != sq->psn_una)
-		return read_part(qp, swqe->num_pkts, k) < swqe->part + PART_GROWTH;
+		return swqe->num_pkts - k <= sq->cwnd.pkts ||
+		       read_part(qp, swqe->num_pkts, k) < swqe->part + PART_GROWTH;
 	swqe->part = read_part(qp, swqe->num_pkts, k);
 	return true;
 }

@@ -24,6 +24,14 @@
 /* In a row, each after twice the time: what has not helped by then does not. */
 #define PROBES_MAX	8
 
+/*
+ * The first of the next row waits as long as the last one has, until a round trip has been measured:
+ * a way that has become that much longer would never be, as what is sent again is not timed. So
+ * often twice as long, and up to a second.
+ */
+#define PROBE_SHIFT_MAX	14
+#define PROBE_LAST_NS	1000000000L
+
 /* Of a READ's response, packets that are asked for where nothing tells what has become of it */
 #define PROBE_READ	16U
 
