@@ -6,9 +6,10 @@
  * They are a tree of runs: packets that follow each other, in a list. Most come
  * behind the last one, and leave in their order, which costs no look at the tree.
  *
- * A packet is kept with its skb, not copied. What an skb pins is all of it, so
- * that is what counts against the bounds, once for all its packets that follow
- * each other here: the first of such a run is charged for it.
+ * A packet is kept with its skb, and copied only where that pins much more than the packet and
+ * there is not much room left. What an skb pins is all of it, so that is what counts against the
+ * bounds, once for all its packets that follow each other here: the first of such a run is charged
+ * for it.
  *
  * Requests whose turn it is, but whose memory has to be brought first, are kept
  * in a list of their own, and count with the others. Responses wait for theirs here.
@@ -32,6 +33,9 @@
 
 /* Of a link: a peer that leaves its gaps open takes it from others, who then go back. */
 #define KEPT_DEV_BYTES	(128L << 20)
+
+/* Where so much of either is in use, a packet that pins much more than itself is copied */
+#define KEPT_SCARCE(max)	((max) / 2)
 
 static struct sroce_late *kept_entry(struct rb_node *node)
 {
@@ -149,6 +153,51 @@ static bool last_memory(const struct sk_buff *skb)
 	return skb && skb_pfmemalloc(skb);
 }
 
+/* What it costs to keep @late, by its skb; and of that, the rest of the page that its data is in. */
+static u64 cost(const struct sroce_kept *kept, const struct sroce_late *late, u32 *excess)
+{
+	const struct sk_buff *skb = late->rx.skb;
+	struct page *page = data_page(skb);
+
+	*excess = page && page != kept->held_page.page ? page_excess(skb, page) : 0;
+	return sizeof(*late) + (skb ? pinned(skb, page) : 0) + *excess;
+}
+
+static bool scarce(struct sroce_qp *qp, const struct sroce_kept *kept)
+{
+	return kept->bytes > KEPT_SCARCE(KEPT_MAX_BYTES) ||
+	       atomic_long_read(&qp_dev(qp)->kept_bytes) > KEPT_SCARCE(KEPT_DEV_BYTES);
+}
+
+/*
+ * Where a network reorders much, packets that are kept one after the other lie in pages of their own,
+ * each of which pins what others had in it as well, and a window would not fit. So @late, whose skb is
+ * not held yet and has no other packet here, gets its payload in memory that is no larger.
+ */
+static void copy_if_scarce(struct sroce_qp *qp, const struct sroce_kept *kept,
+			   struct sroce_late *late)
+{
+	const u32 len = late->rx.pkt.payload_len;
+	struct sroce_rx_pos from = late->rx.payload;
+	struct sk_buff *skb;
+	u32 excess;
+
+	if (!scarce(qp, kept) || !late->rx.skb || last_memory(late->rx.skb) ||
+	    cost(kept, late, &excess) <= 2 * SKB_TRUESIZE(len))
+		return;
+	skb = alloc_skb(len, GFP_ATOMIC | __GFP_NOWARN);
+	if (!skb)
+		return;
+	sroce_rx_copy(&from, skb_put(skb, len), len);
+	late->rx.skb = skb;
+	late->rx.payload = (struct sroce_rx_pos) {
+		.skb = skb,
+		.frag = -1,
+		.data = skb->data,
+		.left = len,
+	};
+}
+
 /*
  * Charge @late, the first kept packet of its skb, for all memory that the skb pins. Return: false
  * if a limit does not allow it.
@@ -156,10 +205,9 @@ static bool last_memory(const struct sk_buff *skb)
 static bool charge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_late *late)
 {
 	const struct sk_buff *skb = late->rx.skb;
-	struct page *page = data_page(skb);
-	u32 excess = page && page != kept->held_page.page ? page_excess(skb, page) : 0;
-	const u64 bytes = sizeof(*late) + (skb ? pinned(skb, page) : 0) + excess;
 	atomic_long_t *all = &qp_dev(qp)->kept_bytes;
+	u32 excess;
+	const u64 bytes = cost(kept, late, &excess);
 
 	if (last_memory(skb))
 		return false;
@@ -171,7 +219,7 @@ static bool charge(struct sroce_qp *qp, struct sroce_kept *kept, struct sroce_la
 	}
 	kept->bytes += bytes;
 	late->charge = bytes;
-	hold_page(kept, late, page, excess);
+	hold_page(kept, late, data_page(skb), excess);
 	if (!delayed_work_pending(&qp_dev(qp)->kept_work))
 		schedule_delayed_work(&qp_dev(qp)->kept_work, KEPT_MAX_AGE);
 	return true;
@@ -219,6 +267,7 @@ static bool charge_between(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 		pass_charge(kept, next, late);
 		return true;
 	}
+	copy_if_scarce(qp, kept, late);
 	before = kept->held_page;
 	if (!charge(qp, kept, late))
 		return false;
@@ -338,6 +387,8 @@ enum sroce_keep sroce_keep(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 	if (!late)
 		goto dropped;
 	if (!charge_between(qp, kept, run ? run->tail : NULL, late, next)) {
+		if (late->rx.skb != rx->skb)
+			kfree_skb(late->rx.skb);
 		kfree(late);
 		goto dropped;
 	}
@@ -354,7 +405,7 @@ enum sroce_keep sroce_keep(struct sroce_qp *qp, struct sroce_kept *kept, struct 
 	}
 	if (next && next->rx.pkt.psn == run_end(qp, run))
 		join(kept, run, next);
-	if (late->rx.skb)
+	if (late->rx.skb && late->rx.skb == rx->skb)
 		sroce_late_hold(late->rx.skb);
 	kept->num++;
 	sroce_qp_count(qp, RX_KEPT);
