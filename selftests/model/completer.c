@@ -171,6 +171,13 @@ static void note_twice(const struct rx *rx)
 		sq->order.twice++;
 }
 
+/* A round trip ends when its response has come, whatever is missing before that. */
+static void note_kept(u32 psn)
+{
+	if (sq->rtt_start && wire_psn_diff(psn, sq->rtt_psn) >= 0)
+		retry_arrived();
+}
+
 static void ack_early(struct rx *rx)
 {
 	enum keep kept;
@@ -182,10 +189,12 @@ static void ack_early(struct rx *rx)
 	}
 	kept = keep(&sq->kept, rx);
 	tells = kept == KEPT_APART;
-	if (kept == KEPT_TWICE)
+	if (kept == KEPT_TWICE) {
 		note_twice(rx);
-	else if (kept != KEPT_NOT)
+	} else if (kept != KEPT_NOT) {
+		note_kept(rx->pkt.psn);
 		tells |= gaps_came(rx->pkt.psn);
+	}
 	gaps_arrived(rx->pkt.psn);
 	repair_nak(0);
 	if (tells)

@@ -210,12 +210,15 @@ static void note_twice(struct sroce_qp *qp, const struct sroce_rx *rx)
 		qp->sq.order.twice++;
 }
 
-/* Response @psn has come, and waits for memory: a round trip ends now, and not when it is taken. */
-static void note_waits(struct sroce_qp *qp, u32 psn)
+/*
+ * Response @psn has come, and is kept: a round trip ends now, and not when it is taken. What is
+ * missing before it has not held up who gave it.
+ */
+static void note_kept(struct sroce_qp *qp, u32 psn)
 {
 	struct sroce_sq *sq = &qp->sq;
 
-	if (sq->rtt_start && !sq->rtt_held && wire_psn_diff(psn, sq->rtt_psn) >= 0)
+	if (sq->rtt_start && wire_psn_diff(psn, sq->rtt_psn) >= 0)
 		sroce_retry_arrived(qp);
 }
 
@@ -238,7 +241,7 @@ static void response_waits(struct sroce_qp *qp, struct sroce_rx *rx)
 		sroce_qp_count(qp, STALE_ACK);
 		note_twice(qp, rx);
 	}
-	note_waits(qp, rx->pkt.psn);
+	note_kept(qp, rx->pkt.psn);
 }
 
 /*
@@ -260,6 +263,7 @@ static void ack_early(struct sroce_qp *qp, struct sroce_rx *rx)
 		sroce_qp_count(qp, STALE_ACK);
 		note_twice(qp, rx);
 	} else if (kept != SROCE_KEPT_NOT) {
+		note_kept(qp, rx->pkt.psn);
 		tells |= sroce_gaps_came(&qp->sq, rx->pkt.psn);
 	}
 	sroce_gaps_arrived(&qp->sq, rx->pkt.psn);
@@ -579,7 +583,7 @@ static bool kept_middles(struct sroce_qp *qp, u32 *taken)
 		/* it waits for memory, its request has failed, or it is not of the middle any more */
 		if (!sroce_ack_middle(qp, late->rx.payload.data)) {
 			if (sq->fault.active)
-				note_waits(qp, late->rx.pkt.psn);
+				note_kept(qp, late->rx.pkt.psn);
 			break;
 		}
 		sroce_kept_take(qp, &sq->kept, late);
