@@ -238,6 +238,7 @@ struct order {
 	u32 again;
 	u32 probed;
 	u32 twice;
+	ktime_t since;
 	u8 few;
 	u16 peer_twice;
 	ktime_t until;

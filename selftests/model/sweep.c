@@ -84,7 +84,8 @@ static void wait_more(struct order *o)
 {
 	seen[SEEN_WAITS_MORE]++;
 	o->few = 0;
-	o->wait = min(max(2 * o->wait, ORDER_MIN_NS), most_wait());
+	o->wait = (u32)min(max(max(2 * (u64)o->wait, (u64)ORDER_MIN_NS), sq->srtt / ORDER_RTT_PART),
+			   (u64)most_wait());
 	o->until = ktime_get() + ORDER_AGE_NS;
 }
 
@@ -105,16 +106,13 @@ static void age(struct order *o, ktime_t now)
 	}
 }
 
-void order_again(u32 num, bool probe)
+static void judge_order(ktime_t now)
 {
 	struct order *o = &sq->order;
 	u32 probes, twice;
 
-	if (probe)
-		o->probed = min(o->probed + num, ORDER_PROBED);
-	else
-		o->again += num;
-	if (o->again < w.plan.order_sample)
+	if (o->again < w.plan.order_sample ||
+	    now < o->since + (s64)(ORDER_RTTS * (sq->srtt ? sq->srtt : (u64)PROBE_FIRST_NS)))
 		return;
 	probes = min(o->twice, o->probed);
 	twice = o->twice - probes;
@@ -128,6 +126,19 @@ void order_again(u32 num, bool probe)
 	/* they may be on their way, or did not come twice at all */
 	o->probed = (o->probed - probes) / 2;
 	o->twice = 0;
+}
+
+void order_again(u32 num, bool probe)
+{
+	struct order *o = &sq->order;
+
+	judge_order(ktime_get());
+	if (!o->again)
+		o->since = ktime_get();
+	if (probe)
+		o->probed = min(o->probed + num, ORDER_PROBED);
+	else
+		o->again += num;
 }
 
 /* The peer counts requests that come twice. */
@@ -498,6 +509,7 @@ void gaps_report(const struct rx *rx)
 	/* of a READ's requester, most come late or have nothing else to say */
 	sq->repair.reports = true;
 	note_twice(&sq->order, gaps.twice);
+	judge_order(ktime_get());
 	if (!gaps.num) {
 		seen[SEEN_GREETED]++;
 		return;

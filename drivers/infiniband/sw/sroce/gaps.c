@@ -123,7 +123,8 @@ static void wait_more(struct sroce_sq *sq)
 	struct sroce_order *o = &sq->order;
 
 	o->few = 0;
-	o->wait = min(max_t(u32, 2 * o->wait, ORDER_MIN_NS), most_wait(sq));
+	o->wait = min_t(u64, max3(2ULL * o->wait, (u64)ORDER_MIN_NS, sq->srtt / ORDER_RTT_PART),
+			most_wait(sq));
 	o->until = ktime_add_ns(ktime_get(), ORDER_AGE_NS);
 }
 
@@ -146,30 +147,25 @@ static void age(struct sroce_sq *sq, ktime_t now)
 	}
 }
 
-/**
- * sroce_order_again - packets have been sent again
- * @sq: send side, the caller's
- * @num: packets
- * @probe: not as others had come before them: the peer may have had them
- *
+/*
  * Where most of what others had overtaken came twice, it had only been late: next time it
- * has twice as long. Where few did, for long enough, it has half of that; or much more,
- * as then it is the network that doubles packets.
+ * has twice as long, and no window was too large for it. Where few did, for long enough, it has
+ * half of that; or much more, as then it is the network that doubles packets.
  */
-void sroce_order_again(struct sroce_sq *sq, u32 num, bool probe)
+static void judge_order(struct sroce_sq *sq, ktime_t now)
 {
 	struct sroce_order *o = &sq->order;
+	const u64 heard = ORDER_RTTS * (sq->srtt ?: PROBE_FIRST_NS);
 	u32 probes, twice;
+	bool late;
 
-	if (probe)
-		o->probed = min(o->probed + num, ORDER_PROBED);
-	else
-		o->again += num;
-	if (o->again < ORDER_SAMPLE)
+	if (o->again < ORDER_SAMPLE || ktime_before(now, ktime_add_ns(o->since, heard)))
 		return;
 	probes = min(o->twice, o->probed);
 	twice = o->twice - probes;
-	if (twice > o->again / 2 && twice <= 2 * o->again)
+	late = twice > o->again / 2 && twice <= 2 * o->again;
+	sroce_cwnd_judged(container_of(sq, struct sroce_qp, sq), late);
+	if (late)
 		wait_more(sq);
 	else if (twice > o->again / 8 && twice <= 2 * o->again)
 		o->few = 0;
@@ -179,6 +175,26 @@ void sroce_order_again(struct sroce_sq *sq, u32 num, bool probe)
 	/* they may be on their way, or did not come twice at all */
 	o->probed = (o->probed - probes) / 2;
 	o->twice = 0;
+}
+
+/**
+ * sroce_order_again - packets have been sent again
+ * @sq: send side, the caller's
+ * @num: packets
+ * @probe: not as others had come before them: the peer may have had them
+ */
+void sroce_order_again(struct sroce_sq *sq, u32 num, bool probe)
+{
+	struct sroce_order *o = &sq->order;
+	const ktime_t now = ktime_get();
+
+	judge_order(sq, now);
+	if (!o->again)
+		o->since = now;
+	if (probe)
+		o->probed = min(o->probed + num, ORDER_PROBED);
+	else
+		o->again += num;
 }
 
 /* The peer counts requests that come twice. */
@@ -694,6 +710,7 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 	/* of a READ's requester, most come late or have nothing else to say */
 	sq->repair.reports = true;
 	note_twice(&sq->order, gaps.twice);
+	judge_order(sq, ktime_get());
 	if (!gaps.num)
 		return;
 	if (sq->rnr_wait || (s32)gaps.end > wire_psn_diff(sq->psn_nxt, rx->pkt.psn)) {

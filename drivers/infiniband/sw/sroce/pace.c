@@ -120,6 +120,7 @@ void sroce_cwnd_reset(struct sroce_qp *qp)
 	w->num_rtt = 0;
 	w->timeouts = 0;
 	w->lost = 0;
+	w->undo_pkts = 0;
 	w->rtt_least[0] = U64_MAX;
 	w->rtt_least[1] = U64_MAX;
 	w->span_end = 0;
@@ -386,9 +387,32 @@ void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts)
 	if (w->lost <= w->pkts / 16 + LOST_MIN && !rtt_beyond(w, 1))
 		return;
 	lost = w->lost;
+	if (!w->undo_pkts)
+		w->undo_ssthresh = w->ssthresh;
+	w->undo_pkts = max(w->undo_pkts, w->pkts);
 	pkts = max(w->pkts * 7 / 10, min(w->pkts * 7 / 8, unqueued(w, w->pkts)));
 	shrink(qp, pkts, pkts);
 	cut_deeper(qp, lost);
+}
+
+/**
+ * sroce_cwnd_judged - it is known whether what was sent again since the last time had been lost
+ * @qp: queue pair; the caller owns its send side
+ * @late: most of it had not, and the window is as before (RFC 4015, section 3.2)
+ */
+void sroce_cwnd_judged(struct sroce_qp *qp, bool late)
+{
+	struct sroce_cwnd *w = &qp->sq.cwnd;
+	const u32 pkts = w->undo_pkts;
+
+	w->undo_pkts = 0;
+	if (!late || pkts <= w->pkts)
+		return;
+	w->ssthresh = w->undo_ssthresh;
+	/* nor does what turns out to be missing of it cut_deeper() */
+	w->uncut = 0;
+	set_pkts(qp, pkts);
+	trace_sroce_cwnd(qp, false);
 }
 
 /**
@@ -422,6 +446,7 @@ void sroce_cwnd_timeout(struct sroce_qp *qp)
 	struct sroce_sq *sq = &qp->sq;
 
 	sq->cwnd.timeouts = min(sq->cwnd.timeouts + 1, U8_MAX);
+	sq->cwnd.undo_pkts = 0;
 	if (sq->sweep.arrived || sq->kept.num)
 		shrink(qp, sq->cwnd.pkts * 7 / 10, sq->cwnd.pkts * 7 / 10);
 	else

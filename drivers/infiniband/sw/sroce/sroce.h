@@ -895,6 +895,7 @@ struct sroce_repair {
  * @again: packets sent again since that was looked at, as others came before them
  * @probed: those that were for other reasons, and whose peer may have had them
  * @twice: packets that came twice meanwhile
+ * @since: when the first of @again was
  * @few: times in a row that those were few
  * @until: if they have not been many by then, @wait is shorter
  * @peer_twice: the peer's count of requests, as it was last heard
@@ -904,6 +905,7 @@ struct sroce_order {
 	u32 again;
 	u32 probed;
 	u32 twice;
+	ktime_t since;
 	u8 few;
 	u16 peer_twice;
 	ktime_t until;
@@ -980,6 +982,8 @@ struct sroce_sweep {
  * @uncut: packets of the window before it was cut for the last time
  * @gone: and how many of those are known to be lost
  * @cut_psn: the oldest packet then
+ * @undo_pkts: packets of the window before it was cut for what may only have been late; 0 for none
+ * @undo_ssthresh: and @ssthresh
  * @num_rtt: how many were measured
  * @pkts: so many
  * @full: it has held packets back since the last round trip was measured
@@ -1003,6 +1007,8 @@ struct sroce_cwnd {
 	u32 uncut;
 	u32 gone;
 	u32 cut_psn;
+	u32 undo_pkts;
+	u32 undo_ssthresh;
 	u32 num_rtt;
 	u32 pkts;
 	bool full;
@@ -2374,6 +2380,7 @@ u32 sroce_cwnd_burst(struct sroce_qp *qp);
 void sroce_cwnd_rtt(struct sroce_qp *qp, u64 ns);
 void sroce_cwnd_acked(struct sroce_qp *qp, u32 pkts);
 void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts);
+void sroce_cwnd_judged(struct sroce_qp *qp, bool late);
 u64 sroce_cwnd_least(const struct sroce_sq *sq);
 void sroce_cwnd_timeout(struct sroce_qp *qp);
 void sroce_pace_init(struct sroce_qp *qp);

@@ -46,6 +46,12 @@
 /* In a row: few of those packets that were sent again came twice */
 #define ORDER_FEW	4
 
+/* What came twice is known a round trip later: of so many, the last one's are few */
+#define ORDER_RTTS	3
+
+/* It begins with that part of a round trip, as RACK does with a fourth (RFC 8985, section 6.2) */
+#define ORDER_RTT_PART	8
+
 /*
  * What is later than the longest, 4 ms on a short way, has to be sent again. Below the shortest,
  * 128 us, none is late.
