@@ -691,7 +691,6 @@ xfer() { # ARGS...
 	"$BIN/xfer" -d roce0 -D roce1 "$@"
 }
 
-# What a netdev has of RoCE while a command runs, in $TMP/cap
 # Run a command while tracepoints of sroce are on: what they print, if this kernel can, to a file.
 trace_of() { # FILE "TRACEPOINT..." COMMAND...
 	local file=$1 points=$2 t=/sys/kernel/tracing p rc
@@ -712,6 +711,7 @@ trace_of() { # FILE "TRACEPOINT..." COMMAND...
 	return $rc
 }
 
+# What a netdev has of RoCE while a command runs, in $TMP/cap
 capture() { # NAMESPACE TCPDUMP'S-OPTIONS COMMAND...
 	local ns=$1 options=$2 pid
 

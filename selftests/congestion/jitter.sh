@@ -27,20 +27,26 @@ done
 
 messages=1500
 
+# Of requests at their responder, or of responses at who asked
+no_room() {
+	echo $(($(hw_counter roce0 rx_kept_dropped) + $(hw_counter roce1 rx_kept_dropped)))
+}
+
 flow() { # OP MOST-SENT-AGAIN
-	local op=$1 c again timeouts no_room rc
+	local op=$1 again timeouts no_room rc
 
 	again=$(hw_counter roce0 retransmitted_pkts)
 	timeouts=$(hw_counter roce0 local_ack_timeout_err)
-	no_room=$(hw_counter roce1 rx_kept_dropped)
+	no_room=$(no_room)
 	"$BIN/xfer" -d roce0 -D roce1 -e -q 1 -w 64 -r 64 -s 64K -n $messages --timeout 18 \
 		--rd-atomic 16 --patience 120 -o "$op" >"$TMP/out" 2>&1
 	rc=$?
 	is $rc 0 "$op: all arrives" || sed 's/^/# /' "$TMP/out"
 	diag "$(grep verified "$TMP/out")"
 	between $(($(hw_counter roce0 retransmitted_pkts) - again)) 1 "$2" "$op: sent again, of $((messages * 64))"
-	is $(($(hw_counter roce0 local_ack_timeout_err) - timeouts)) 0 "$op: timeouts"
-	is $(($(hw_counter roce1 rx_kept_dropped) - no_room)) 0 "$op: packets that found no room"
+	# such as when a machine stands still for a second
+	between $(($(hw_counter roce0 local_ack_timeout_err) - timeouts)) 0 2 "$op: timeouts"
+	is $(($(no_room) - no_room)) 0 "$op: packets that found no room"
 }
 
 # a window, until it is known, and then what is later than has been seen

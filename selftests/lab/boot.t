@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# lab: timeout 600
 #
 # A VM that stops in the midst of its boot costs a moment, and not the test that is to run.
 

@@ -284,6 +284,7 @@ bool gaps_hold(bool told);
 bool gaps_release(ktime_t now);
 void gaps_audit(void);
 void order_reset(void);
+void order_judge(void);
 void order_again(u32 num, bool probe);
 
 #define MAX_LATE	64U

@@ -448,6 +448,7 @@ void retry_arrived(void)
 	sq->rtt_start = 0;
 	sq->timeouts = 0;
 	sq->repair.backed_off = 0;
+	order_judge();
 	retry_smooth(&sq->srtt, &sq->rttvar, ns);
 	sq->rtt_least = sq->rtt_least ? min(sq->rtt_least, ns) : ns;
 }

@@ -106,13 +106,13 @@ static void age(struct order *o, ktime_t now)
 	}
 }
 
-static void judge_order(ktime_t now)
+void order_judge(void)
 {
 	struct order *o = &sq->order;
 	u32 probes, twice;
 
 	if (o->again < w.plan.order_sample ||
-	    now < o->since + (s64)(ORDER_RTTS * (sq->srtt ? sq->srtt : (u64)PROBE_FIRST_NS)))
+	    ktime_get() < o->since + (s64)(ORDER_RTTS * (sq->srtt ? sq->srtt : (u64)PROBE_FIRST_NS)))
 		return;
 	probes = min(o->twice, o->probed);
 	twice = o->twice - probes;
@@ -132,7 +132,7 @@ void order_again(u32 num, bool probe)
 {
 	struct order *o = &sq->order;
 
-	judge_order(ktime_get());
+	order_judge();
 	if (!o->again)
 		o->since = ktime_get();
 	if (probe)
@@ -310,9 +310,15 @@ void gaps_repaired(u32 end, ktime_t now)
 	struct gap *gap = &sq->sweep.gap[0];
 
 	/* the oldest packet is in the first gap, or in none */
-	if (sq->sweep.num && gap_has(gap, sq->psn_una) &&
-	    wire_psn_diff(end, gap_end(gap)) >= 0)
+	if (!sq->sweep.num || !gap_has(gap, sq->psn_una))
+		return;
+	if (wire_psn_diff(end, gap_end(gap)) >= 0) {
 		gaps_sent(gap, now);
+	} else if (gap->due && wire_psn_diff(end, gap->psn) > 0) {
+		/* @done of the kernel's */
+		gap->num = (u16)wire_psn_diff(gap_end(gap), end);
+		gap->psn = end;
+	}
 }
 
 /* When a response was asked for again; KTIME_MAX if it was not. */
@@ -509,7 +515,7 @@ void gaps_report(const struct rx *rx)
 	/* of a READ's requester, most come late or have nothing else to say */
 	sq->repair.reports = true;
 	note_twice(&sq->order, gaps.twice);
-	judge_order(ktime_get());
+	order_judge();
 	if (!gaps.num) {
 		seen[SEEN_GREETED]++;
 		return;

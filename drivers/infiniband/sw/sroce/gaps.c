@@ -147,19 +147,23 @@ static void age(struct sroce_sq *sq, ktime_t now)
 	}
 }
 
-/*
- * Where most of what others had overtaken came twice, it had only been late: next time it
+/**
+ * sroce_order_judge - has what was sent again some time ago come twice?
+ * @sq: send side, the caller's
+ *
+ * Where most of what others had overtaken did, it had only been late: next time it
  * has twice as long, and no window was too large for it. Where few did, for long enough, it has
  * half of that; or much more, as then it is the network that doubles packets.
  */
-static void judge_order(struct sroce_sq *sq, ktime_t now)
+void sroce_order_judge(struct sroce_sq *sq)
 {
 	struct sroce_order *o = &sq->order;
 	const u64 heard = ORDER_RTTS * (sq->srtt ?: PROBE_FIRST_NS);
 	u32 probes, twice;
 	bool late;
 
-	if (o->again < ORDER_SAMPLE || ktime_before(now, ktime_add_ns(o->since, heard)))
+	if (likely(o->again < ORDER_SAMPLE) ||
+	    ktime_before(ktime_get(), ktime_add_ns(o->since, heard)))
 		return;
 	probes = min(o->twice, o->probed);
 	twice = o->twice - probes;
@@ -186,11 +190,10 @@ static void judge_order(struct sroce_sq *sq, ktime_t now)
 void sroce_order_again(struct sroce_sq *sq, u32 num, bool probe)
 {
 	struct sroce_order *o = &sq->order;
-	const ktime_t now = ktime_get();
 
-	judge_order(sq, now);
+	sroce_order_judge(sq);
 	if (!o->again)
-		o->since = now;
+		o->since = ktime_get();
 	if (probe)
 		o->probed = min(o->probed + num, ORDER_PROBED);
 	else
@@ -710,7 +713,7 @@ void sroce_gaps_report(struct sroce_qp *qp, const struct sroce_rx *rx)
 	/* of a READ's requester, most come late or have nothing else to say */
 	sq->repair.reports = true;
 	note_twice(&sq->order, gaps.twice);
-	judge_order(sq, ktime_get());
+	sroce_order_judge(sq);
 	if (!gaps.num)
 		return;
 	if (sq->rnr_wait || (s32)gaps.end > wire_psn_diff(sq->psn_nxt, rx->pkt.psn)) {

@@ -172,7 +172,8 @@ static bool scarce(struct sroce_qp *qp, const struct sroce_kept *kept)
 /*
  * Where a network reorders much, packets that are kept one after the other lie in pages of their own,
  * each of which pins what others had in it as well, and a window would not fit. So @late, whose skb is
- * not held yet and has no other packet here, gets its payload in memory that is no larger.
+ * not held yet and has no other packet here, gets its payload in memory of its own. Not where that
+ * is one of many in its skb: they follow, and share what it is charged.
  */
 static void copy_if_scarce(struct sroce_qp *qp, const struct sroce_kept *kept,
 			   struct sroce_late *late)
@@ -183,7 +184,7 @@ static void copy_if_scarce(struct sroce_qp *qp, const struct sroce_kept *kept,
 	u32 excess;
 
 	if (!scarce(qp, kept) || !late->rx.skb || last_memory(late->rx.skb) ||
-	    cost(kept, late, &excess) <= 2 * SKB_TRUESIZE(len))
+	    cost(kept, late, &excess) <= 2 * SKB_TRUESIZE(late->rx.skb->len))
 		return;
 	skb = alloc_skb(len, GFP_ATOMIC | __GFP_NOWARN);
 	if (!skb)

@@ -379,6 +379,8 @@ void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts)
 	struct sroce_cwnd *w = &qp->sq.cwnd;
 	u32 lost;
 
+	/* what this cuts is not for what was sent again before it */
+	sroce_order_judge(&qp->sq);
 	if (wire_psn_diff(qp->sq.psn_una, w->recover) < 0) {
 		cut_deeper(qp, pkts);
 		return;
@@ -398,7 +400,10 @@ void sroce_cwnd_loss(struct sroce_qp *qp, u32 pkts)
 /**
  * sroce_cwnd_judged - it is known whether what was sent again since the last time had been lost
  * @qp: queue pair; the caller owns its send side
- * @late: most of it had not, and the window is as before (RFC 4015, section 3.2)
+ * @late: most of it had not, and what was cut for that is undone
+ *
+ * As RFC 4015 has it, the window grows to what it was by the round trip, and not by a burst; but to
+ * what every queue pair begins with at once.
  */
 void sroce_cwnd_judged(struct sroce_qp *qp, bool late)
 {
@@ -406,12 +411,12 @@ void sroce_cwnd_judged(struct sroce_qp *qp, bool late)
 	const u32 pkts = w->undo_pkts;
 
 	w->undo_pkts = 0;
-	if (!late || pkts <= w->pkts)
+	if (!late || !pkts)
 		return;
-	w->ssthresh = w->undo_ssthresh;
+	w->ssthresh = max(w->ssthresh, w->undo_ssthresh);
 	/* nor does what turns out to be missing of it cut_deeper() */
 	w->uncut = 0;
-	set_pkts(qp, pkts);
+	set_pkts(qp, max(w->pkts, min(pkts, SROCE_SEND_WINDOW / qp->mtu)));
 	trace_sroce_cwnd(qp, false);
 }
 

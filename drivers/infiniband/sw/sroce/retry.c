@@ -172,6 +172,7 @@ void sroce_retry_arrived(struct sroce_qp *qp)
 
 	sq->rtt_start = 0;
 	sq->repair.backed_off = 0;
+	sroce_order_judge(sq);
 	sroce_retry_smooth(&sq->srtt, &sq->rttvar, ns);
 	sroce_cwnd_rtt(qp, ns);
 }

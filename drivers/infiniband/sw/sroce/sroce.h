@@ -843,7 +843,7 @@ enum sroce_peer {
  * @out: it has been sent, and nothing beyond @end was acknowledged since
  * @told: a NAK has asked for it; else it is a guess
  * @blind: of which nothing that came tells
- * @once: it was answered before it had to be sent once more
+ * @once: no probe, and it has not had to be sent once more since
  * @twice: nothing had come since it was sent before
  * @hold: nothing else is sent until there is an answer
  * @peer: enum sroce_peer
@@ -915,7 +915,7 @@ struct sroce_order {
  * struct sroce_gap - packets of a window that are missing, in a row
  * @psn: the first
  * @num: how many
- * @done: with @due: so many of them have been, as the rate let no more leave, or the turn
+ * @done: with @due: so many of them have been, as the rate let no more leave, or the turn, or alone
  * @due: they are to be sent again
  * @held: they have not been: they may only be late
  * @told: and a NAK has asked for the first
@@ -2370,6 +2370,7 @@ void sroce_gaps_await(struct sroce_sq *sq);
 bool sroce_gaps_hold(struct sroce_qp *qp, bool told);
 bool sroce_gaps_release(struct sroce_qp *qp, ktime_t now);
 void sroce_order_reset(struct sroce_sq *sq);
+void sroce_order_judge(struct sroce_sq *sq);
 void sroce_order_again(struct sroce_sq *sq, u32 num, bool probe);
 
 /* pace.c */
