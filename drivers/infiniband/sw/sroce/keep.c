@@ -172,8 +172,8 @@ static bool scarce(struct sroce_qp *qp, const struct sroce_kept *kept)
 /*
  * Where a network reorders much, packets that are kept one after the other lie in pages of their own,
  * each of which pins what others had in it as well, and a window would not fit. So @late, whose skb is
- * not held yet and has no other packet here, gets its payload in memory of its own. Not where that
- * is one of many in its skb: they follow, and share what it is charged.
+ * not held yet and has no other packet here, gets its payload in memory of its own. All of the skb is
+ * what it is measured by: of many packets in one, those that follow share what this one is charged.
  */
 static void copy_if_scarce(struct sroce_qp *qp, const struct sroce_kept *kept,
 			   struct sroce_late *late)
